@@ -1,0 +1,2 @@
+//! SocketActor.
+pub mod transport;

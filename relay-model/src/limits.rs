@@ -1,0 +1,332 @@
+//! Every number of the protocol: its default as a named constant, its place in the configuration
+//! (OP-2), the range in which it makes sense, and the rule that it comes from. Nothing else in the
+//! project writes such a number down.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// One KiB in bytes.
+pub const KIB: usize = 1024;
+/// One MiB in bytes.
+pub const MIB: usize = 1024 * KIB;
+
+/// The longest a device's name may be, in characters (HTTP-3).
+pub const NAME_CHARACTERS: usize = 255;
+/// Room that the relay's own fields may need when it rewrites a request, in bytes: a request whose
+/// rewritten form leaves less than this below the message limit is refused as too large.
+pub const ENVELOPE_HEADROOM: usize = KIB;
+/// The digits that a protocol version sent as a string may have (REG-4).
+pub const PROTOCOL_VERSION_DIGITS: usize = 9;
+/// The protocol floor of a new database (REG-9).
+pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
+
+/// The value of a limit, with its range's type: what the configuration reads and prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitValue {
+    /// A span of time, written like `90s`.
+    Duration(Duration),
+    /// A number of bytes, written like `4MiB`.
+    Bytes(usize),
+    /// A plain number.
+    Count(usize),
+}
+
+/// The range that a limit's value must lie in, ends included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitRange {
+    /// For a span of time.
+    Duration(RangeInclusive<Duration>),
+    /// For a number of bytes.
+    Bytes(RangeInclusive<usize>),
+    /// For a plain number.
+    Count(RangeInclusive<usize>),
+}
+
+/// A value given to a limit that cannot take it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The value lies outside the limit's range.
+    #[error("{value:?} is outside the range {range:?}")]
+    OutOfRange {
+        /// What was given.
+        value: LimitValue,
+        /// What is allowed.
+        range: LimitRange,
+    },
+    /// A duration was given to a size, or the like.
+    #[error("{value:?} is of another kind than the range {range:?}")]
+    WrongKind {
+        /// What was given.
+        value: LimitValue,
+        /// What is allowed.
+        range: LimitRange,
+    },
+}
+
+/// One configurable limit: everything that the configuration reference prints about it, and how to
+/// read and set it.
+pub struct LimitKey {
+    /// The section of the configuration (OP-3).
+    pub section: &'static str,
+    /// Its name in that section.
+    pub name: &'static str,
+    /// What it means, with its rule id.
+    pub meaning: &'static str,
+    /// The value without configuration.
+    pub default: LimitValue,
+    get: fn(&Limits) -> LimitValue,
+    set: fn(&mut Limits, LimitValue) -> Result<(), LimitError>,
+    range: fn() -> LimitRange,
+}
+
+impl LimitKey {
+    /// Its value in `limits`.
+    pub fn get(&self, limits: &Limits) -> LimitValue {
+        (self.get)(limits)
+    }
+
+    /// The values that it may take.
+    pub fn range(&self) -> LimitRange {
+        (self.range)()
+    }
+
+    /// Sets it in `limits`.
+    ///
+    /// # Errors
+    /// When `value` is outside the range or of another kind; `limits` is then unchanged.
+    pub fn set(&self, limits: &mut Limits, value: LimitValue) -> Result<(), LimitError> {
+        (self.set)(limits, value)
+    }
+}
+
+macro_rules! limits {
+    (@type Duration) => { Duration };
+    (@type Bytes) => { usize };
+    (@type Count) => { usize };
+    ($(
+        $(#[doc = $doc:literal])+
+        $section:ident.$key:ident => $field:ident, $constant:ident: $kind:ident = $default:expr, $range:expr;
+    )+) => {
+        $(
+            $(#[doc = $doc])+
+            pub const $constant: limits!(@type $kind) = $default;
+        )+
+
+        /// The limits in force; [`Limits::default`] holds the constants of this module.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $(
+                $(#[doc = $doc])+
+                pub $field: limits!(@type $kind),
+            )+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $constant,)+ }
+            }
+        }
+
+        /// Every limit, in the order of the configuration reference.
+        pub const LIMIT_KEYS: &[LimitKey] = &[$(
+            LimitKey {
+                section: stringify!($section),
+                name: stringify!($key),
+                meaning: concat!($($doc,)+),
+                default: LimitValue::$kind($constant),
+                get: |limits| LimitValue::$kind(limits.$field),
+                set: |limits, value| {
+                    let range = $range;
+                    match value {
+                        LimitValue::$kind(inner) if range.contains(&inner) => {
+                            limits.$field = inner;
+                            Ok(())
+                        }
+                        LimitValue::$kind(_) => Err(LimitError::OutOfRange {
+                            value,
+                            range: LimitRange::$kind(range),
+                        }),
+                        _ => Err(LimitError::WrongKind { value, range: LimitRange::$kind(range) }),
+                    }
+                },
+                range: || LimitRange::$kind($range),
+            },
+        )+];
+    };
+}
+
+const fn millis(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+const fn secs(number: u64) -> Duration {
+    Duration::from_secs(number)
+}
+const fn mins(number: u64) -> Duration {
+    Duration::from_secs(60 * number)
+}
+const fn hours(number: u64) -> Duration {
+    mins(60 * number)
+}
+
+limits! {
+    /// How often the watchdog looks at a socket and pings it (TR-5).
+    limits.ping_interval => ping_interval, PING_INTERVAL: Duration = secs(30), millis(50)..=mins(10);
+    /// Silence after which the watchdog closes a socket (TR-5).
+    limits.client_timeout => client_timeout, CLIENT_TIMEOUT: Duration = secs(180), millis(50)..=hours(1);
+    /// How long a closed socket may take to answer the close before TCP is dropped (TR-5).
+    limits.close_timeout => close_timeout, CLOSE_TIMEOUT: Duration = secs(5), millis(10)..=mins(1);
+    /// Progress on an unfinished message that the watchdog takes as a sign of life (TR-5).
+    limits.message_progress => message_progress, MESSAGE_PROGRESS: Bytes = KIB, 1..=MIB;
+    /// How long progress on one unfinished message counts as a sign of life (TR-5).
+    limits.message_timeout => message_timeout, MESSAGE_TIMEOUT: Duration = secs(600), millis(50)..=hours(1);
+    /// The largest message in bytes of payload (TR-3).
+    limits.max_message => max_message, MAX_MESSAGE: Bytes = 32 * MIB, 64 * KIB..=32 * MIB;
+    /// The largest message before registration, in bytes of payload (TR-3).
+    limits.max_message_unregistered => max_message_unregistered, MAX_MESSAGE_UNREGISTERED: Bytes = 64 * KIB, KIB..=MIB;
+    /// Larger messages leave the relay in fragments of this size (TR-3).
+    limits.fragment_size => fragment_size, FRAGMENT_SIZE: Bytes = MIB, KIB..=16 * MIB;
+    /// Messages that a connection may send at once (TR-6).
+    limits.rate_burst => rate_burst, RATE_BURST: Count = 300, 1..=1_000_000;
+    /// Messages a second that a connection may send for ever (TR-6).
+    limits.rate_per_second => rate_per_second, RATE_PER_SECOND: Count = 150, 1..=1_000_000;
+    /// How long a socket may take to register (TR-9).
+    limits.registration_timeout => registration_timeout, REGISTRATION_TIMEOUT: Duration = secs(15), millis(50)..=mins(10);
+    /// Messages that may wait in a connection's control lane (TR-10).
+    limits.control_lane_messages => control_lane_messages, CONTROL_LANE_MESSAGES: Count = 64, 8..=1_024;
+    /// Messages that may wait in a connection's RPC lane (TR-10).
+    limits.rpc_lane_messages => rpc_lane_messages, RPC_LANE_MESSAGES: Count = 256, 1..=65_535;
+    /// Bytes that may wait in a connection's RPC lane (TR-10).
+    limits.rpc_lane_bytes => rpc_lane_bytes, RPC_LANE_BYTES: Bytes = 40 * MIB, KIB..=1_024 * MIB;
+    /// Messages that may wait in a connection's event lane (TR-10).
+    limits.event_lane_messages => event_lane_messages, EVENT_LANE_MESSAGES: Count = 1_024, 1..=65_535;
+    /// Bytes that may wait in a connection's event lane (TR-10).
+    limits.event_lane_bytes => event_lane_bytes, EVENT_LANE_BYTES: Bytes = 8 * MIB, KIB..=1_024 * MIB;
+    /// How long a connection with something to write may make no progress (TR-10).
+    limits.write_stall_timeout => write_stall_timeout, WRITE_STALL_TIMEOUT: Duration = secs(60), millis(50)..=mins(10);
+    /// Messages of one socket that may be under way inside the relay before it stops reading it.
+    limits.inbound_messages => inbound_messages, INBOUND_MESSAGES: Count = 32, 1..=1_024;
+    /// Bytes of one socket that may be under way inside the relay before it stops reading it.
+    limits.inbound_bytes => inbound_bytes, INBOUND_BYTES: Bytes = MIB, KIB..=64 * MIB;
+    /// Frames that may wait while a registration is checked (REG-1).
+    limits.waiting_frames => waiting_frames, WAITING_FRAMES: Count = 16, 0..=1_024;
+    /// Bytes that may wait while a registration is checked (REG-1).
+    limits.waiting_bytes => waiting_bytes, WAITING_BYTES: Bytes = 64 * KIB, 0..=16 * MIB;
+    /// Refused resumes on one socket, the last of which closes it (REG-4).
+    limits.resume_attempts => resume_attempts, RESUME_ATTEMPTS: Count = 4, 1..=100;
+    /// The largest HTTP body (HTTP-2).
+    limits.http_body => http_body, HTTP_BODY: Bytes = 256 * KIB, KIB..=16 * MIB;
+
+    /// A relay session lives this long after its last touch (SES-1).
+    session.lifetime => session_lifetime, SESSION_LIFETIME: Duration = hours(24), millis(100)..=hours(24 * 90);
+    /// How often expired sessions are removed (SES-3).
+    session.sweep_interval => session_sweep_interval, SESSION_SWEEP_INTERVAL: Duration = mins(5), millis(50)..=hours(24);
+    /// How often at most a socket reports that its session was touched.
+    session.touch_interval => session_touch_interval, SESSION_TOUCH_INTERVAL: Duration = secs(60), millis(10)..=hours(1);
+
+    /// How long a desktop that dropped counts as reconnecting (PR-2).
+    presence.reconnect_grace => reconnect_grace, DESKTOP_RECONNECT_GRACE: Duration = secs(90), millis(50)..=hours(1);
+    /// How long after its start the relay takes a desktop that another instance knew as
+    /// reconnecting (PR-8).
+    presence.startup_grace => startup_grace, STARTUP_GRACE: Duration = secs(90), millis(0)..=hours(1);
+    /// How often an instance renews its lease in the database (PR-6).
+    presence.instance_renewal => instance_renewal, INSTANCE_RENEWAL: Duration = secs(10), millis(50)..=mins(10);
+    /// How long an instance lives in the database after its last renewal (PR-6).
+    presence.instance_lease => instance_lease, INSTANCE_LEASE: Duration = secs(30), millis(100)..=hours(1);
+    /// How often rows left online by dead instances are corrected (PR-6).
+    presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1);
+    /// How often at most a device's heartbeat reaches the database (KA-1).
+    presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10);
+
+    /// Requests without a final answer that one desktop may have (RPC-6).
+    rpc.records_per_pair => records_per_pair, RECORDS_PER_PAIR: Count = 1_024, 1..=1_000_000;
+    /// Requests without a final answer that one phone may have (RPC-6).
+    rpc.records_per_phone => records_per_phone, RECORDS_PER_PHONE: Count = 256, 1..=1_000_000;
+    /// A request's record ends this long after it was forwarded or last answered (RPC-6).
+    rpc.record_lifetime => record_lifetime, RECORD_LIFETIME: Duration = mins(15), millis(50)..=hours(24);
+    /// The longest request id, in bytes (RPC-5).
+    rpc.id_bytes => id_bytes, REQUEST_ID_BYTES: Count = 256, 36..=4_096;
+
+    /// Connections to the database.
+    database.pool => database_pool, DATABASE_POOL: Count = 8, 1..=256;
+    /// Database calls that may wait for a connection.
+    database.queue => database_queue, DATABASE_QUEUE: Count = 4_096, 16..=1_000_000;
+    /// How long a database call may take, waiting included (REG-4, EV-4).
+    database.timeout => database_timeout, DATABASE_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
+
+    /// How long a stopping process waits for its sockets to close.
+    drain.stop_timeout => stop_timeout, STOP_TIMEOUT: Duration = secs(5), millis(10)..=mins(5);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// OP-2: every default lies in its own range, so a printed default can be written back.
+    #[test]
+    fn defaults_lie_in_their_ranges() {
+        let mut limits = Limits::default();
+        for key in LIMIT_KEYS {
+            assert_eq!(
+                key.get(&limits),
+                key.default,
+                "{}.{}",
+                key.section,
+                key.name
+            );
+            assert_eq!(
+                key.set(&mut limits, key.default),
+                Ok(()),
+                "{}.{}",
+                key.section,
+                key.name
+            );
+            assert!(!key.meaning.is_empty());
+        }
+        assert_eq!(limits, Limits::default());
+    }
+
+    /// OP-2: a value outside the range, or of another kind, changes nothing.
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for key in LIMIT_KEYS {
+            let mut limits = Limits::default();
+            let (outside, other_kind) = match key.range() {
+                LimitRange::Duration(range) => (
+                    LimitValue::Duration(*range.end() + secs(1)),
+                    LimitValue::Count(1),
+                ),
+                LimitRange::Bytes(range) => {
+                    (LimitValue::Bytes(*range.end() + 1), LimitValue::Count(1))
+                }
+                LimitRange::Count(range) => {
+                    (LimitValue::Count(*range.end() + 1), LimitValue::Bytes(1))
+                }
+            };
+            let refused = key.set(&mut limits, outside);
+            assert!(
+                matches!(refused, Err(LimitError::OutOfRange { .. })),
+                "{}",
+                key.name
+            );
+            let refused = key.set(&mut limits, other_kind);
+            assert!(
+                matches!(refused, Err(LimitError::WrongKind { .. })),
+                "{}",
+                key.name
+            );
+            assert_eq!(limits, Limits::default());
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = LIMIT_KEYS
+            .iter()
+            .map(|key| (key.section, key.name))
+            .collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

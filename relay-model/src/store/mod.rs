@@ -1,0 +1,305 @@
+//! The device store: what the relay keeps in a database, behind one trait, so that the actors run
+//! the same over SQLite, over another backend, and over a store in memory in simulated runs.
+//!
+//! Every query that names a device also names the account that asks; a foreign device is told apart
+//! from an unknown one only where a rule wants it, and then by yes or no alone.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::Serialize;
+
+use crate::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use crate::time::Timestamp;
+
+/// What a call to the store returns: it runs where the caller polls it.
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The database cannot be reached or did not answer in time. Worth another try later.
+    #[error("the database is unavailable: {0}; check database.url and that the server runs")]
+    Unavailable(String),
+    /// Too many calls wait already (`database.queue`).
+    #[error("the database queue is full; try again, or raise database.queue and database.pool")]
+    QueueFull,
+    /// The database answered with an error that trying again will not mend.
+    #[error("the database refused the query: {0}")]
+    Failed(String),
+}
+
+/// What a device is: decides its rights in the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceType {
+    /// Runs the coding agent, answers requests.
+    Desktop,
+    /// Asks.
+    Mobile,
+}
+
+/// Presence as the database and `GET /api/devices` spell it (PR-1, PR-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceStatus {
+    /// Has a route.
+    Online,
+    /// A desktop within its grace.
+    Reconnecting,
+    /// Neither.
+    Offline,
+}
+
+/// Why a device is offline (OP-9), as `offlineReason` and `device-status` spell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfflineReason {
+    /// A desktop did not come back within its grace (PR-2).
+    ReconnectTimeout,
+    /// A phone closed its connection, or lost it.
+    Disconnected,
+    /// The relay stopped while the device was connected.
+    RelayStopped,
+    /// The relay that held the device died without a word (PR-6).
+    RelayLost,
+}
+
+/// All that a registration is checked against, read in one query (REG-4, REG-9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegistrationFacts {
+    /// The lowest protocol version admitted; 0 admits a missing one too.
+    pub protocol_floor: u32,
+    /// The device that wants to register.
+    pub device: DeviceStanding,
+    /// The phone's target, if one was asked for and it is a desktop of this account.
+    pub target: Option<TargetFacts>,
+}
+
+/// How a device id stands to the account that uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceStanding {
+    /// No row.
+    Unknown,
+    /// A row of another account. Nothing more is told.
+    Foreign,
+    /// A row of this account.
+    Owned {
+        /// The row's type.
+        device_type: DeviceType,
+        /// Forgotten by its user.
+        forgotten: bool,
+        /// Admitted to the relay: not hidden (EV-5). Always true for phones.
+        relay_eligible: bool,
+    },
+}
+
+/// What a phone's registration needs to know of its target desktop (REG-5, PR-5, PR-8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TargetFacts {
+    /// Not forgotten and not hidden.
+    pub admitted: bool,
+    /// See [`DeviceRow::online_elsewhere_at`].
+    pub online_elsewhere_at: Option<Timestamp>,
+}
+
+/// Who asks, and when: the relay instance whose own rows are not "elsewhere".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asker {
+    /// The instance.
+    pub instance: RelayInstanceId,
+    /// Its wall clock.
+    pub now: Timestamp,
+}
+
+/// A desktop's HTTP registration (`POST /api/devices/register`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DesktopRegistration {
+    /// Trimmed, 1 to 255 characters (HTTP-3).
+    pub device_name: String,
+    /// `macos`, `windows` or `linux`.
+    pub platform: String,
+    /// Version of the operating system.
+    pub platform_version: Option<String>,
+    /// Version of the app.
+    pub app_version: String,
+    /// Opaque JSON; `None` keeps what the row has.
+    pub capabilities: Option<serde_json::Value>,
+    /// `None` keeps what the row has (EV-5); a new row is eligible.
+    pub relay_eligible: Option<bool>,
+    /// Undoes a forget, on the user's action only.
+    pub rejoin: bool,
+}
+
+/// A phone's HTTP registration (`POST /api/devices/mobile/register`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhoneRegistration {
+    /// Trimmed, 1 to 255 characters (HTTP-3).
+    pub device_name: String,
+    /// `ios` or `android`.
+    pub platform: String,
+    /// Version of the app.
+    pub app_version: String,
+    /// Opaque JSON; `None` keeps what the row has.
+    pub capabilities: Option<serde_json::Value>,
+}
+
+/// What came of an HTTP registration.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RegistrationOutcome {
+    /// The row as it stands.
+    Registered(Box<DeviceRow>),
+    /// The id belongs to another account (HTTP-1); nothing changed.
+    Foreign,
+    /// The device was forgotten and did not ask to rejoin; nothing changed.
+    Forgotten,
+    /// The row is of the other type; nothing changed.
+    TypeMismatch,
+}
+
+/// A device as `GET /api/devices` shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceRow {
+    /// Its id.
+    pub id: DeviceId,
+    /// Phone or desktop.
+    pub device_type: DeviceType,
+    /// Its name.
+    pub device_name: String,
+    /// Its operating system.
+    pub platform: String,
+    /// Version of the operating system.
+    pub platform_version: Option<String>,
+    /// Version of the app.
+    pub app_version: String,
+    /// Opaque JSON.
+    pub capabilities: serde_json::Value,
+    /// Whether a desktop is admitted to the relay.
+    pub relay_eligible: bool,
+    /// Presence as last written.
+    pub status: DeviceStatus,
+    /// Why it is offline, when it is and that is known.
+    pub offline_reason: Option<OfflineReason>,
+    /// The last time at which *another* instance knew it online or reconnecting (PR-8): `now` under
+    /// a live instance, the last renewal of a lapsed one, and `last_seen` once a stop or a sweep has
+    /// marked the row (`relay_stopped`, `relay_lost`). `None` if its own relay saw it go.
+    pub online_elsewhere_at: Option<Timestamp>,
+    /// When it was last known to be connected.
+    pub last_seen: Option<Timestamp>,
+    /// When its last heartbeat was written (KA-1).
+    pub last_heartbeat: Option<Timestamp>,
+    /// The directory that the desktop works in.
+    pub active_project_directory: Option<String>,
+    /// When the row was made.
+    pub created_at: Timestamp,
+    /// When its device last registered or changed it.
+    pub updated_at: Timestamp,
+}
+
+/// Which devices `GET /api/devices` wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceFilter {
+    /// Only this type.
+    pub device_type: Option<DeviceType>,
+}
+
+/// One presence change to be stored. Changes of one device are written in the order of `at`; a
+/// change other than `Online` is written only while the row still carries this instance and
+/// generation, so that a late write of a draining relay undoes nothing (DR-5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PresenceWrite {
+    /// The device's account.
+    pub account: AccountId,
+    /// The device.
+    pub device: DeviceId,
+    /// The relay that saw the change.
+    pub instance: RelayInstanceId,
+    /// The generation of the connection that it is about.
+    pub generation: ConnectionGeneration,
+    /// What the device is from `at` on.
+    pub status: DeviceStatus,
+    /// Why, if it is offline.
+    pub reason: Option<OfflineReason>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// One heartbeat to be stored (KA-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeartbeatWrite {
+    /// The device's account.
+    pub account: AccountId,
+    /// The device.
+    pub device: DeviceId,
+    /// When the heartbeat came.
+    pub at: Timestamp,
+}
+
+/// The database as the relay uses it. Implementations bound nothing and retry nothing: StoreActor
+/// stands in front of them.
+pub trait DeviceStore: Send + Sync + 'static {
+    /// Reads all that a registration over the socket is checked against. `asker` is the instance
+    /// from which "another instance" is counted.
+    fn registration_facts(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        device: DeviceId,
+        target: Option<DeviceId>,
+    ) -> StoreFuture<RegistrationFacts>;
+
+    /// Creates or updates a desktop's row.
+    fn register_desktop(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: DesktopRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome>;
+
+    /// Creates or updates a phone's row.
+    fn register_phone(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: PhoneRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome>;
+
+    /// The account's devices that are not forgotten, oldest first.
+    fn devices(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        filter: DeviceFilter,
+    ) -> StoreFuture<Vec<DeviceRow>>;
+
+    /// Stores presence changes, all or none.
+    fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()>;
+
+    /// Stores heartbeats, all or none; a heartbeat also counts as "seen".
+    fn write_heartbeats(&self, writes: Vec<HeartbeatWrite>) -> StoreFuture<()>;
+
+    /// Makes or renews this instance's row until `lease_until` (PR-6).
+    fn renew_instance(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()>;
+
+    /// Marks every row that is online or reconnecting under an instance that is gone, draining or
+    /// past its lease at `now` as offline (`relay_lost`), and keeps when it was last known online
+    /// (PR-6). Returns how many. Rows of live instances are not touched.
+    fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize>;
+
+    /// Marks every row that this instance holds as offline (`relay_stopped`) and ends its lease, in
+    /// one transaction.
+    fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()>;
+
+    /// The protocol floor (REG-9).
+    fn protocol_floor(&self) -> StoreFuture<u32>;
+
+    /// Whether the database answers (OP-8).
+    fn check(&self) -> StoreFuture<()>;
+}

@@ -1,0 +1,1 @@
+//! RFC 6455 framing: pure, strict, without I/O.

@@ -1,0 +1,4 @@
+//! What stands in a frame: one file for what clients send, one for what the relay sends, and the
+//! codes of both.
+
+pub mod codes;
