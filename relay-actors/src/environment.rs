@@ -1,6 +1,8 @@
 //! Everything that makes two runs differ: wall clock, random ids and secrets, and what happens when
 //! the process can not go on. A simulated run passes its own, so that it can be repeated.
 
+use std::sync::Arc;
+
 use relay_model::ids::ResumeToken;
 use relay_model::time::Timestamp;
 use uuid::Uuid;
@@ -26,4 +28,25 @@ pub trait Environment: Send + Sync + 'static {
 
     /// Ends the process (exit code 70). May return in tests.
     fn fatal(&self, fault: FatalFault);
+}
+
+/// Held by an actor that everything depends on: if the actor is dropped by a panic, the process must
+/// not go on as if it were there.
+pub(crate) struct FatalGuard {
+    actor: &'static str,
+    environment: Arc<dyn Environment>,
+}
+
+impl FatalGuard {
+    pub(crate) fn new(actor: &'static str, environment: Arc<dyn Environment>) -> Self {
+        Self { actor, environment }
+    }
+}
+
+impl Drop for FatalGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.environment.fatal(FatalFault { actor: self.actor });
+        }
+    }
 }

@@ -1,7 +1,16 @@
-//! Who does what in the device relay.
+//! Who does what in the device relay: one folder an actor, typed messages between them, and pure
+//! state in modules of its own.
 
+mod directory;
 pub mod environment;
+mod mailbox;
+mod presence;
+mod registry;
 mod relay;
+mod sessions;
 pub mod socket;
+mod store;
 
-pub use relay::{ConnectionOrigin, Relay};
+pub use directory::{DirectoryState, LiveDevice};
+pub use registry::{PairCounts, PairState};
+pub use relay::{ConnectionOrigin, Relay, RelayState};

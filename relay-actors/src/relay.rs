@@ -1,18 +1,35 @@
-//! The relay as its door sees it.
+//! The relay as its door sees it: starts the actors that there is one of, takes over upgraded
+//! connections, and answers the device API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use actix::{Actor, Addr, Context, MailboxError};
 use bytes::Bytes;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, DeviceType, PhoneRegistration,
-    RegistrationOutcome, StoreError,
+    DesktopRegistration, DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType,
+    PhoneRegistration, RegistrationOutcome, StoreError,
 };
+use relay_model::time::Timestamp;
+use tokio::time::Instant;
 
+use crate::directory::{
+    DirectoryActor, DirectoryState, FindPair, ReadDirectoryState, ReadLiveDevices,
+    RegistrationSequence, StopSockets,
+};
 use crate::environment::Environment;
+use crate::presence::{CountGraces, PresenceActor};
+use crate::registry::{PairState, ReadPairState};
+use crate::sessions::{CountSessions, SessionActor};
+use crate::socket::SocketActor;
 use crate::socket::transport::Transport;
+use crate::store::{
+    CheckDatabase, ListDevices, ReadProtocolFloor, RegisterDesktop, RegisterPhone, ReleaseInstance,
+    StoreActor,
+};
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -29,78 +46,298 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
+/// What every actor of a relay shares; nothing in it changes but a counter.
+pub(crate) struct Core {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) instance: RelayInstanceId,
+    /// When the relay started, by the wall clock and by the clock of its timers.
+    pub(crate) started_at: Timestamp,
+    pub(crate) started: Instant,
+    registrations: AtomicU64,
+}
+
+impl Core {
+    /// The rank of a registration that was just read.
+    pub(crate) fn next_registration(&self) -> RegistrationSequence {
+        RegistrationSequence(self.registrations.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// A running relay. Cheap to clone; every clone is the same relay.
 #[derive(Clone)]
-pub struct Relay {}
+pub struct Relay(Arc<Inner>);
+
+struct Inner {
+    core: Arc<Core>,
+    directory: Addr<DirectoryActor>,
+    sessions: Addr<SessionActor>,
+    store: Addr<StoreActor>,
+    presence: Addr<PresenceActor>,
+}
+
+/// What a relay holds at a moment: how many of everything. After all devices have left and all
+/// timers have passed, everything but the sessions is zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelayState {
+    /// Sockets, accounts, devices, routes and pairs.
+    pub directory: DirectoryState,
+    /// Graces that run.
+    pub graces: usize,
+    /// Sessions, expired ones included until they are swept.
+    pub sessions: usize,
+}
 
 impl Relay {
     /// Starts the actors of a relay on the current arbiter.
     pub fn start(
-        _limits: Arc<Limits>,
-        _environment: Arc<dyn Environment>,
-        _store: Arc<dyn DeviceStore>,
+        limits: Arc<Limits>,
+        environment: Arc<dyn Environment>,
+        store: Arc<dyn DeviceStore>,
     ) -> Self {
-        todo!()
+        let core = Arc::new(Core {
+            limits,
+            instance: RelayInstanceId::from_uuid(environment.new_uuid()),
+            started_at: environment.now(),
+            started: Instant::now(),
+            environment,
+            registrations: AtomicU64::new(0),
+        });
+        let sessions = SessionActor::new(Arc::clone(&core)).start();
+        let store = StoreActor::new(Arc::clone(&core), store).start();
+        // Directory and presence know each other, so one of them is made inside the other's birth.
+        let directory = Context::<DirectoryActor>::new();
+        let environment = Arc::clone(&core.environment);
+        let presence =
+            PresenceActor::new(actix::AsyncContext::address(&directory), environment).start();
+        let directory = directory.run(DirectoryActor::new(
+            Arc::clone(&core),
+            sessions.clone(),
+            store.clone(),
+            presence.clone(),
+        ));
+        Self(Arc::new(Inner {
+            core,
+            directory,
+            sessions,
+            store,
+            presence,
+        }))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+
+    pub(crate) fn directory(&self) -> &Addr<DirectoryActor> {
+        &self.0.directory
+    }
+
+    pub(crate) fn sessions(&self) -> &Addr<SessionActor> {
+        &self.0.sessions
+    }
+
+    pub(crate) fn store(&self) -> &Addr<StoreActor> {
+        &self.0.store
     }
 
     /// This run of the relay (SES-5).
     pub fn instance(&self) -> RelayInstanceId {
-        todo!()
+        self.0.core.instance
     }
 
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
-        todo!()
+        &self.0.core.limits
     }
 
     /// Takes over an upgraded connection; must be called on the arbiter that is to run it. `early`
     /// are bytes that came right behind the upgrade request.
-    pub fn accept(&self, _origin: ConnectionOrigin, _transport: Box<dyn Transport>, _early: Bytes) {
-        todo!()
+    pub fn accept(&self, origin: ConnectionOrigin, transport: Box<dyn Transport>, early: Bytes) {
+        SocketActor::open(self.clone(), origin, transport, early);
     }
 
-    /// `POST /api/devices/register`.
+    /// Creates or updates a desktop's row.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
     pub async fn register_desktop(
         &self,
-        _account: AccountId,
-        _device: DeviceId,
-        _registration: DesktopRegistration,
+        account: AccountId,
+        device: DeviceId,
+        registration: DesktopRegistration,
     ) -> Result<RegistrationOutcome, StoreError> {
-        todo!()
+        let message = RegisterDesktop {
+            account,
+            device,
+            registration,
+        };
+        self.store()
+            .send(message)
+            .await
+            .unwrap_or_else(store_is_gone)
     }
 
-    /// `POST /api/devices/mobile/register`.
+    /// Creates or updates a phone's row.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
     pub async fn register_phone(
         &self,
-        _account: AccountId,
-        _device: DeviceId,
-        _registration: PhoneRegistration,
+        account: AccountId,
+        device: DeviceId,
+        registration: PhoneRegistration,
     ) -> Result<RegistrationOutcome, StoreError> {
-        todo!()
+        let message = RegisterPhone {
+            account,
+            device,
+            registration,
+        };
+        self.store()
+            .send(message)
+            .await
+            .unwrap_or_else(store_is_gone)
     }
 
-    /// The account's devices; their status is the live one (PR-6).
+    /// The account's devices, with the presence that holds now rather than the one that was stored
+    /// last (PR-6, PR-8).
+    ///
+    /// # Errors
+    /// When the database did not answer, in time.
     pub async fn devices(
         &self,
-        _account: AccountId,
-        _filter: DeviceFilter,
+        account: AccountId,
+        filter: DeviceFilter,
     ) -> Result<Vec<DeviceRow>, StoreError> {
-        todo!()
+        let list = ListDevices { account, filter };
+        let mut devices = self
+            .store()
+            .send(list)
+            .await
+            .unwrap_or_else(store_is_gone)?;
+        let live = self.directory().send(ReadLiveDevices(account)).await;
+        let live = live.map_err(|_| StoreError::Unavailable("the directory is gone".to_owned()))?;
+        for device in &mut devices {
+            match live.iter().find(|live| live.device == device.id) {
+                Some(live) => {
+                    device.status = live.status;
+                    device.offline_reason = live.reason;
+                }
+                None if self.is_expected_back(device) => {
+                    device.status = DeviceStatus::Reconnecting;
+                    device.offline_reason = None;
+                }
+                None => {}
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Whether a desktop that this relay does not know may still come over from another instance, so
+    /// that it must not be shown as offline yet (PR-8).
+    fn is_expected_back(&self, device: &DeviceRow) -> bool {
+        let core = &self.0.core;
+        device.device_type == DeviceType::Desktop
+            && device.relay_eligible
+            && core.expects_from_elsewhere(device.online_elsewhere_at)
     }
 
     /// The protocol floor (REG-9).
+    ///
+    /// # Errors
+    /// When the database did not answer, in time.
     pub async fn protocol_floor(&self) -> Result<u32, StoreError> {
-        todo!()
+        self.store()
+            .send(ReadProtocolFloor)
+            .await
+            .unwrap_or_else(store_is_gone)
     }
 
     /// Whether the database answers (OP-8).
+    ///
+    /// # Errors
+    /// When it does not, in time.
     pub async fn check_database(&self) -> Result<(), StoreError> {
-        todo!()
+        self.store()
+            .send(CheckDatabase)
+            .await
+            .unwrap_or_else(store_is_gone)
     }
 
     /// Closes every device socket with 1012, waits for them at most `drain.stop_timeout`, and gives
     /// up this instance's rows. New sockets are closed the same way.
     pub async fn stop(&self) {
-        todo!()
+        let timeout = self.limits().stop_timeout;
+        let closed = tokio::time::timeout(timeout, async {
+            if let Ok(none_left) = self.directory().send(StopSockets).await {
+                none_left.notified().await;
+            }
+        });
+        if closed.await.is_err() {
+            tracing::warn!(?timeout, "sockets did not close in time and are dropped");
+        }
+        let released = self
+            .store()
+            .send(ReleaseInstance)
+            .await
+            .unwrap_or_else(store_is_gone);
+        if let Err(error) = released {
+            tracing::warn!(%error, "this instance's rows could not be released; another instance will correct them");
+        }
+    }
+
+    /// What the relay holds.
+    ///
+    /// # Errors
+    /// When one of its actors is gone.
+    pub async fn state(&self) -> Result<RelayState, MailboxError> {
+        Ok(RelayState {
+            directory: self.directory().send(ReadDirectoryState).await?,
+            graces: self.0.presence.send(CountGraces).await?,
+            sessions: self.sessions().send(CountSessions).await?,
+        })
+    }
+
+    /// What the pair of a desktop holds; `None` if it has no registry.
+    ///
+    /// # Errors
+    /// When the directory or the registry is gone.
+    pub async fn pair_state(
+        &self,
+        account: AccountId,
+        desktop: DeviceId,
+    ) -> Result<Option<PairState>, MailboxError> {
+        match self.directory().send(FindPair { account, desktop }).await? {
+            Some(registry) => registry.send(ReadPairState).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Core {
+    /// Whether a desktop that another instance knew online at `seen` may still come back to this one
+    /// without having been offline (PR-8).
+    pub(crate) fn expects_from_elsewhere(&self, seen: Option<Timestamp>) -> bool {
+        let remembered = self.started_at.minus(self.limits.reconnect_grace);
+        seen.is_some_and(|seen| seen >= remembered) && Instant::now() < self.startup_grace_end()
+    }
+
+    /// Until when such desktops are waited for.
+    pub(crate) fn startup_grace_end(&self) -> Instant {
+        self.started + self.limits.startup_grace
+    }
+}
+
+fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {
+    Err(StoreError::Unavailable("the store is gone".to_owned()))
+}
+
+#[cfg(feature = "fault-hooks")]
+impl Relay {
+    /// Makes the registry of a pair panic.
+    pub async fn panic_pair(&self, account: AccountId, desktop: DeviceId) {
+        if let Ok(Some(registry)) = self.directory().send(FindPair { account, desktop }).await {
+            let _ = registry.send(crate::registry::PanicNow).await;
+        }
     }
 }

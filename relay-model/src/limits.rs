@@ -15,6 +15,21 @@ pub const NAME_CHARACTERS: usize = 255;
 /// Room that the relay's own fields may need when it rewrites a request, in bytes: a request whose
 /// rewritten form leaves less than this below the message limit is refused as too large.
 pub const ENVELOPE_HEADROOM: usize = KIB;
+/// Connections that the kernel keeps waiting until the relay accepts them.
+pub const LISTEN_BACKLOG: i32 = 4_096;
+/// Connections that one worker thread of the door holds at most; it accepts no further ones then.
+pub const WORKER_CONNECTIONS: usize = 100_000;
+/// The most worker threads that the door can run.
+pub const MAX_WORKERS: usize = 512;
+/// Unsent bytes of a socket from which on the kernel calls it not writable, so that the order of
+/// the lanes means something on a slow link (RPC-9) and a stalled peer costs little memory.
+pub const TCP_NOTSENT_LOWAT: u32 = 128 * 1024;
+/// How long sent bytes may stay unacknowledged before the kernel ends a connection: a net below the
+/// relay's own verdicts, so longer than all of them.
+pub const TCP_USER_TIMEOUT: Duration = secs(240);
+/// Bytes that a refused client may still send before its connection is dropped while it reads the
+/// refusal: enough for the frames that shipped clients send right behind their upgrade request.
+pub const REFUSED_UPGRADE_BYTES: usize = 64 * KIB;
 /// The digits that a protocol version sent as a string may have (REG-4).
 pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
@@ -215,6 +230,11 @@ limits! {
     limits.resume_attempts => resume_attempts, RESUME_ATTEMPTS: Count = 4, 1..=100;
     /// The largest HTTP body (HTTP-2).
     limits.http_body => http_body, HTTP_BODY: Bytes = 256 * KIB, KIB..=16 * MIB;
+    /// How long the head of an HTTP request may take to arrive, and its body after that.
+    limits.http_timeout => http_timeout, HTTP_TIMEOUT: Duration = secs(15), millis(50)..=mins(10);
+
+    /// How far a token's `exp` and `nbf` may be off, for clocks that differ (HTTP-4, SES-6).
+    auth.leeway => token_leeway, TOKEN_LEEWAY: Duration = secs(30), millis(0)..=mins(10);
 
     /// A relay session lives this long after its last touch (SES-1).
     session.lifetime => session_lifetime, SESSION_LIFETIME: Duration = hours(24), millis(100)..=hours(24 * 90);
@@ -234,6 +254,8 @@ limits! {
     presence.instance_lease => instance_lease, INSTANCE_LEASE: Duration = secs(30), millis(100)..=hours(1);
     /// How often rows left online by dead instances are corrected (PR-6).
     presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1);
+    /// How long the database remembers an instance after its lease ended (PR-6).
+    presence.instance_retention => instance_retention, INSTANCE_RETENTION: Duration = hours(24 * 7), hours(1)..=hours(24 * 90);
     /// How often at most a device's heartbeat reaches the database (KA-1).
     presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10);
 

@@ -1,2 +1,436 @@
-//! SocketActor.
+//! SocketActor: one WebSocket and the device behind it. It owns its connection, is always polled,
+//! also when its peer does not read, and is the only one that knows how far a registration has come.
+
+mod admission;
+mod event_rules;
+mod frames;
+mod handle;
+pub(crate) mod inbound_room;
+pub mod lanes;
+pub mod link;
+pub(crate) mod messages;
+mod outbox;
+mod rate_limit;
+mod registering;
+pub(crate) mod registration;
+mod stage;
 pub mod transport;
+mod watchdog;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use actix::{Actor, ActorContext, ActorFuture, AsyncContext, Context, Handler};
+use bytes::Bytes;
+use relay_model::ids::ConnectionId;
+use relay_model::limits::Limits;
+use relay_model::store::HeartbeatWrite;
+use relay_model::websocket::reader::Reader;
+use relay_model::wire::OutgoingText;
+use relay_model::wire::codes::{CloseCode, ErrorCode};
+use relay_model::wire::inbound;
+use relay_model::wire::outbound::{self, RpcFailure};
+use tokio::time::{Instant, Sleep};
+
+pub(crate) use handle::SocketHandle;
+pub use messages::CloseReason;
+
+use crate::directory::{SocketClosing, SocketGone, SocketOpened};
+use crate::mailbox::post;
+use crate::relay::{ConnectionOrigin, Core, Relay};
+use crate::sessions::TouchSession;
+use crate::store::RecordHeartbeat;
+use inbound_room::InboundRoom;
+use lanes::Lane;
+use link::{CloseCause, Link, LinkEvent};
+use messages::{Close, Deliver, FrameKind};
+use rate_limit::TokenBucket;
+use stage::{Registered, Stage};
+use transport::Transport;
+use watchdog::{Verdict, Watchdog};
+
+/// Messages that one socket handles before the other sockets of its thread have their turn.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// One connection.
+pub(crate) struct SocketActor {
+    relay: Relay,
+    connection: ConnectionId,
+    origin: Box<ConnectionOrigin>,
+    link: Link,
+    inbound: Arc<InboundRoom>,
+    stage: Stage,
+    refused_resumes: usize,
+    watchdog: Watchdog,
+    registration_deadline: Option<Instant>,
+    rate: Rate,
+    timer: Pin<Box<Sleep>>,
+    /// The directory was told that this socket is no route any more.
+    detached: bool,
+}
+
+/// What the rate limit remembers (TR-6).
+struct Rate {
+    messages: TokenBucket,
+    /// For the answers to dropped requests.
+    answers: TokenBucket,
+    /// Messages that were charged, at their first frame.
+    charged: u64,
+    /// Whether the message that began last had a token.
+    admitted: bool,
+}
+
+impl SocketActor {
+    /// Starts a socket on the current arbiter.
+    pub(crate) fn open(
+        relay: Relay,
+        origin: ConnectionOrigin,
+        transport: Box<dyn Transport>,
+        early: Bytes,
+    ) {
+        let now = Instant::now();
+        let core = Arc::clone(relay.core());
+        let limits = &core.limits;
+        let connection = ConnectionId::from_uuid(core.environment.new_uuid());
+        let reader = Reader::new(limits.max_message_unregistered);
+        let link = Link::new(transport, early, reader, Arc::clone(limits));
+        tracing::debug!(%connection, account = %origin.account, peer = ?origin.peer, "connected");
+        let socket = Self {
+            connection,
+            origin: Box::new(origin),
+            link,
+            inbound: InboundRoom::new(limits),
+            stage: Stage::Unregistered,
+            refused_resumes: 0,
+            watchdog: Watchdog::new(now, limits),
+            registration_deadline: Some(now + limits.registration_timeout),
+            rate: Rate {
+                messages: TokenBucket::full(now, limits),
+                answers: TokenBucket::full(now, limits),
+                charged: 0,
+                admitted: true,
+            },
+            timer: Box::pin(tokio::time::sleep_until(now + limits.registration_timeout)),
+            detached: false,
+            relay,
+        };
+        Actor::start(socket);
+    }
+
+    fn core(&self) -> &Core {
+        self.relay.core()
+    }
+
+    fn limits(&self) -> &Arc<Limits> {
+        &self.core().limits
+    }
+
+    fn handle_of(&self, ctx: &Context<Self>) -> SocketHandle {
+        SocketHandle::new(self.connection, ctx.address(), Arc::clone(self.link.room()))
+    }
+
+    /// The registration that holds now, also while another one is checked.
+    fn registered(&self) -> Option<&Registered> {
+        match &self.stage {
+            Stage::Unregistered => None,
+            Stage::Checking(checking) => checking.previous.as_deref(),
+            Stage::Registered(registered) => Some(registered),
+        }
+    }
+
+    /// One turn: what the clock asks for, what the peer sent, what waits to be written. True when
+    /// the connection is over.
+    fn turn(&mut self, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) -> bool {
+        let now = Instant::now();
+        self.look_at_clock(now);
+        let mut handled = 0;
+        loop {
+            if handled == MESSAGES_PER_TURN {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            let reading = self.link.is_closing() || self.inbound.may_read(cx);
+            self.watchdog.reading(reading, now);
+            if !reading {
+                break;
+            }
+            let polled = self.link.poll_read(cx, now);
+            self.charge(now);
+            match polled {
+                Poll::Ready(LinkEvent::Ended) => return true,
+                Poll::Ready(event) => self.on_event(event, now, ctx),
+                Poll::Pending => break,
+            }
+            handled += 1;
+        }
+        match self.link.poll_write(cx, Instant::now) {
+            Some(LinkEvent::Ended) => return true,
+            Some(event) => {
+                self.on_event(event, now, ctx);
+                return true;
+            }
+            None => {}
+        }
+        self.arm_timer(cx);
+        false
+    }
+
+    /// Takes a token for each message at its first frame (TR-6).
+    fn charge(&mut self, now: Instant) {
+        while self.rate.charged < self.link.messages_begun() {
+            self.rate.charged += 1;
+            let limits = &self.relay.core().limits;
+            self.rate.admitted = self.rate.messages.take(now, limits);
+        }
+    }
+
+    fn on_event(&mut self, event: LinkEvent, now: Instant, ctx: &mut Context<Self>) {
+        match event {
+            LinkEvent::Text(text) => {
+                self.watchdog.frame(now);
+                if self.rate.admitted {
+                    self.on_text(text, now, ctx);
+                } else {
+                    self.on_dropped(&text, now);
+                }
+            }
+            LinkEvent::Binary(_) => {
+                if self.rate.admitted {
+                    let code = ErrorCode::UnsupportedFrame;
+                    self.reply_error(code, code.meaning(), None);
+                }
+            }
+            LinkEvent::ControlFrame => self.watchdog.frame(now),
+            LinkEvent::Closing(cause) => self.peer_closes(&cause),
+            LinkEvent::Ended => {}
+        }
+    }
+
+    /// Answers a dropped request, if it says how to and there is a token for the answer (TR-6).
+    fn on_dropped(&mut self, text: &Bytes, now: Instant) {
+        let limits = Arc::clone(self.limits());
+        if self.registered().is_none() || !self.rate.answers.take(now, &limits) {
+            return;
+        }
+        let id = std::str::from_utf8(text)
+            .ok()
+            .and_then(inbound::dropped_request_id);
+        if let Some(id) = id {
+            let code = relay_model::wire::codes::RpcErrorCode::RateLimited;
+            let failure = RpcFailure::undelivered(code);
+            self.reply(
+                Lane::Rpc,
+                outbound::rpc_failure(frames::cut_id(&id, &limits), failure),
+            );
+        }
+    }
+
+    fn look_at_clock(&mut self, now: Instant) {
+        if self.link.is_closing() {
+            return;
+        }
+        if self
+            .registration_deadline
+            .is_some_and(|deadline| now >= deadline)
+        {
+            return self.close(CloseReason::RegistrationTimeout);
+        }
+        let stalled = self.link.stalled_since();
+        let limits = Arc::clone(self.limits());
+        if stalled.is_some_and(|since| now >= since + limits.write_stall_timeout) {
+            return self.close(CloseReason::Stalled);
+        }
+        if now >= self.watchdog.next_look() {
+            match self.watchdog.look(now, self.link.unfinished(), &limits) {
+                Verdict::Ping => self.link.ping(),
+                Verdict::Silent => self.close(CloseReason::Silent),
+            }
+        }
+    }
+
+    /// Sets the timer to the next thing that the clock may ask for, and has itself polled then.
+    fn arm_timer(&mut self, cx: &mut TaskContext<'_>) {
+        let stall = self
+            .link
+            .stalled_since()
+            .map(|since| since + self.limits().write_stall_timeout);
+        let due = if self.link.is_closing() {
+            self.link.deadline()
+        } else {
+            let look = Some(self.watchdog.next_look());
+            [look, self.registration_deadline, stall]
+                .into_iter()
+                .flatten()
+                .min()
+        };
+        let Some(due) = due else { return };
+        if due < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(due);
+        }
+        if self.timer.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Sends a frame of the relay's own; a peer that leaves no room for it is retired (TR-10).
+    fn reply(&mut self, lane: Lane, text: OutgoingText) {
+        if !self.link.is_closing() && !self.link.try_send(lane, text) {
+            self.close(CloseReason::Congested);
+        }
+    }
+
+    fn reply_error(&mut self, code: ErrorCode, message: &str, request_type: Option<&str>) {
+        let text = outbound::error(code, message, request_type, self.core().environment.now());
+        self.reply(Lane::Control, text);
+    }
+
+    /// Takes note of an RPC frame or a heartbeat (SES-1).
+    fn touch_session(&mut self, now: Instant) {
+        let owner_account = self.origin.account;
+        let limits = Arc::clone(self.limits());
+        if let Stage::Registered(registered) = &mut self.stage
+            && registered.touches.touch(now, &limits)
+        {
+            let owner = (owner_account, registered.device);
+            let session = registered.session;
+            post(
+                self.relay.sessions(),
+                TouchSession {
+                    owner,
+                    session,
+                    at: now,
+                },
+            );
+        }
+    }
+
+    /// Passes a heartbeat on for storing, now and then (KA-1).
+    fn store_heartbeat(&mut self, now: Instant) {
+        let interval = self.limits().heartbeat_interval;
+        let (account, at) = (self.origin.account, self.core().environment.now());
+        if let Stage::Registered(registered) = &mut self.stage {
+            let last = registered.heartbeat_at;
+            if last.is_none_or(|last| now.duration_since(last) >= interval) {
+                registered.heartbeat_at = Some(now);
+                let device = registered.device;
+                post(
+                    self.relay.store(),
+                    RecordHeartbeat(HeartbeatWrite {
+                        account,
+                        device,
+                        at,
+                    }),
+                );
+            }
+        }
+    }
+
+    /// Ends the connection from this side.
+    fn close(&mut self, reason: CloseReason) {
+        if self.link.is_closing() {
+            return;
+        }
+        self.link.close(reason.code(), Instant::now());
+        self.log_close("relay", &reason, Some(reason.code()));
+        self.detach();
+    }
+
+    fn peer_closes(&mut self, cause: &CloseCause) {
+        let (side, code) = match cause {
+            CloseCause::Violation(violation) => ("relay", Some(violation.close_code())),
+            CloseCause::Peer(_) | CloseCause::EndOfStream | CloseCause::Failed(_) => ("peer", None),
+        };
+        self.log_close(side, cause, code);
+        self.detach();
+    }
+
+    /// One line a close: which side, and why (OP-5).
+    fn log_close(&self, side: &str, reason: &dyn std::fmt::Debug, code: Option<CloseCode>) {
+        tracing::info!(
+            connection = %self.connection,
+            account = %self.origin.account,
+            device = self.registered().map(|registered| tracing::field::display(registered.device)),
+            generation = self.registered().and_then(|registered| registered.generation).map(|generation| generation.get()),
+            close_code = code.map(CloseCode::code),
+            side,
+            ?reason,
+            "closed"
+        );
+    }
+
+    /// Tells the directory, once, that this is no route any more, and reports the last touch.
+    fn detach(&mut self) {
+        if std::mem::replace(&mut self.detached, true) {
+            return;
+        }
+        if let Some(registered) = self.registered()
+            && let Some(at) = registered.touches.unreported()
+        {
+            let (owner, session) = ((self.origin.account, registered.device), registered.session);
+            post(self.relay.sessions(), TouchSession { owner, session, at });
+        }
+        post(self.relay.directory(), SocketClosing(self.connection));
+    }
+}
+
+impl Actor for SocketActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(0);
+        post(self.relay.directory(), SocketOpened(self.handle_of(ctx)));
+        ctx.spawn(Drive);
+    }
+}
+
+/// Whatever ends a socket, a panic included, the directory hears of it.
+impl Drop for SocketActor {
+    fn drop(&mut self) {
+        post(self.relay.directory(), SocketGone(self.connection));
+    }
+}
+
+/// Polls the socket's connection for as long as the actor lives. It is polled after every message to
+/// the actor too, so that what was queued leaves in one write.
+struct Drive;
+
+impl ActorFuture<SocketActor> for Drive {
+    type Output = ();
+
+    fn poll(
+        self: Pin<&mut Self>,
+        socket: &mut SocketActor,
+        ctx: &mut Context<SocketActor>,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<()> {
+        if socket.turn(ctx, cx) {
+            ctx.stop();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl Handler<Deliver> for SocketActor {
+    type Result = ();
+
+    fn handle(&mut self, deliver: Deliver, _: &mut Self::Context) {
+        let Deliver { text, permit, kind } = deliver;
+        match (kind, &mut self.stage) {
+            (FrameKind::Request, _) => self.link.send_request(text, permit),
+            (FrameKind::Status(route), Stage::Checking(checking)) if route == checking.sequence => {
+                checking.statuses.push((text, permit));
+            }
+            (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit),
+        }
+    }
+}
+
+impl Handler<Close> for SocketActor {
+    type Result = ();
+
+    fn handle(&mut self, Close(reason): Close, _: &mut Self::Context) {
+        self.close(reason);
+    }
+}

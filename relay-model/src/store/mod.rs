@@ -4,10 +4,29 @@
 //! Every query that names a device also names the account that asks; a foreign device is told apart
 //! from an unknown one only where a rule wants it, and then by yes or no alone.
 
+mod columns;
+mod devices;
+mod diesel_store;
+mod faults;
+mod instances;
+mod migrations;
+mod pool;
+mod presence;
+mod registration;
+mod registration_facts;
+mod schema;
+mod url;
+
 use std::future::Future;
 use std::pin::Pin;
 
+use diesel::deserialize::FromSqlRow;
+use diesel::expression::AsExpression;
 use serde::Serialize;
+
+pub use diesel_store::DieselStore;
+pub use pool::OpenError;
+pub use url::{DatabaseUrl, DatabaseUrlError};
 
 use crate::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
@@ -30,8 +49,11 @@ pub enum StoreError {
 }
 
 /// What a device is: decides its rights in the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, AsExpression, FromSqlRow,
+)]
 #[serde(rename_all = "lowercase")]
+#[diesel(sql_type = diesel::sql_types::Text)]
 pub enum DeviceType {
     /// Runs the coding agent, answers requests.
     Desktop,
@@ -40,8 +62,9 @@ pub enum DeviceType {
 }
 
 /// Presence as the database and `GET /api/devices` spell it (PR-1, PR-6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, AsExpression, FromSqlRow)]
 #[serde(rename_all = "lowercase")]
+#[diesel(sql_type = diesel::sql_types::Text)]
 pub enum DeviceStatus {
     /// Has a route.
     Online,
@@ -52,8 +75,9 @@ pub enum DeviceStatus {
 }
 
 /// Why a device is offline (OP-9), as `offlineReason` and `device-status` spell it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, AsExpression, FromSqlRow)]
 #[serde(rename_all = "snake_case")]
+#[diesel(sql_type = diesel::sql_types::Text)]
 pub enum OfflineReason {
     /// A desktop did not come back within its grace (PR-2).
     ReconnectTimeout,
@@ -182,7 +206,8 @@ pub struct DeviceRow {
     pub offline_reason: Option<OfflineReason>,
     /// The last time at which *another* instance knew it online or reconnecting (PR-8): `now` under
     /// a live instance, the last renewal of a lapsed one, and `last_seen` once a stop or a sweep has
-    /// marked the row (`relay_stopped`, `relay_lost`). `None` if its own relay saw it go.
+    /// marked the row (`relay_stopped`, `relay_lost`). `None` if its own relay saw it go, and in
+    /// the answer of a registration over HTTP, where no instance asks.
     pub online_elsewhere_at: Option<Timestamp>,
     /// When it was last known to be connected.
     pub last_seen: Option<Timestamp>,
@@ -205,7 +230,12 @@ pub struct DeviceFilter {
 
 /// One presence change to be stored. Changes of one device are written in the order of `at`; a
 /// change other than `Online` is written only while the row still carries this instance and
-/// generation, so that a late write of a draining relay undoes nothing (DR-5).
+/// generation and this instance has not released it, so that a late write of a draining relay
+/// undoes nothing (DR-5).
+///
+/// `Online` is written unless the row carries a later word about a connection. A mark that another
+/// relay's stop left, or a sweep, is no such word: a device may have moved to this relay before the
+/// mark was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PresenceWrite {
     /// The device's account.
@@ -290,7 +320,8 @@ pub trait DeviceStore: Send + Sync + 'static {
 
     /// Marks every row that is online or reconnecting under an instance that is gone, draining or
     /// past its lease at `now` as offline (`relay_lost`), and keeps when it was last known online
-    /// (PR-6). Returns how many. Rows of live instances are not touched.
+    /// (PR-6). Returns how many. Rows of live instances are not touched. Instances that lapsed
+    /// longer ago than [`INSTANCE_RETENTION`](crate::limits::INSTANCE_RETENTION) are forgotten.
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize>;
 
     /// Marks every row that this instance holds as offline (`relay_stopped`) and ends its lease, in

@@ -2,3 +2,10 @@
 //! codes of both.
 
 pub mod codes;
+mod envelope;
+pub mod inbound;
+mod message;
+pub mod outbound;
+pub mod traceparent;
+
+pub use message::OutgoingText;

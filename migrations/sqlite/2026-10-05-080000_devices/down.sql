@@ -1,0 +1,3 @@
+DROP TABLE relay_policy;
+DROP TABLE relay_instances;
+DROP TABLE devices;

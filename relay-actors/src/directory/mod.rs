@@ -1,0 +1,635 @@
+//! DirectoryActor: the one point that orders attach, replace and detach of every device, the only
+//! place that hands out addresses, and the sender of account-wide events.
+
+mod account;
+mod messages;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+use actix_rt::ArbiterHandle;
+use indexmap::IndexMap;
+use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
+use relay_model::store::{DeviceStatus, DeviceType, OfflineReason, PresenceWrite};
+use relay_model::wire::outbound::{self, DeviceStatusEvent, DeviceStatusWord};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use account::{Account, Pair, Route};
+pub(crate) use messages::*;
+pub use messages::{DirectoryState, LiveDevice};
+
+use crate::environment::FatalGuard;
+use crate::mailbox::post;
+use crate::presence::{CancelGrace, PresenceActor, StartGrace};
+use crate::registry::{
+    DesktopAttached, DesktopGone, DesktopOffline, DesktopReconnecting, EndPair, PhoneAttached,
+    PhoneGone, RegistryActor,
+};
+use crate::relay::Core;
+use crate::sessions::{OpenSession, SessionActor};
+use crate::socket::SocketHandle;
+use crate::socket::messages::CloseReason;
+use crate::socket::registration::Target;
+use crate::store::{RecordPresence, StoreActor};
+
+/// The rank of a registration among all of the process, taken when its frame is read. A registration
+/// whose checks took longer must not replace a later one of the same device (REG-6, REG-11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RegistrationSequence(pub(crate) u64);
+
+/// Tells the registries of one pair apart that followed each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PairEpoch(u64);
+
+/// A socket as the directory knows it.
+struct KnownSocket {
+    handle: SocketHandle,
+    /// Whose route it is.
+    attached: Option<(AccountId, DeviceId)>,
+    /// It was told to close, or has begun to: it can be no route any more.
+    dismissed: bool,
+}
+
+/// The directory of a relay.
+pub(crate) struct DirectoryActor {
+    core: Arc<Core>,
+    sessions: Addr<SessionActor>,
+    store: Addr<StoreActor>,
+    presence: Addr<PresenceActor>,
+    accounts: HashMap<AccountId, Account>,
+    sockets: IndexMap<ConnectionId, KnownSocket>,
+    last_generation: u64,
+    last_epoch: u64,
+    /// Set once the process stops; told when no socket is left.
+    stopping: Option<Arc<Notify>>,
+    _fatal: FatalGuard,
+}
+
+impl DirectoryActor {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        sessions: Addr<SessionActor>,
+        store: Addr<StoreActor>,
+        presence: Addr<PresenceActor>,
+    ) -> Self {
+        let fatal = FatalGuard::new("DirectoryActor", Arc::clone(&core.environment));
+        Self {
+            core,
+            sessions,
+            store,
+            presence,
+            accounts: HashMap::new(),
+            sockets: IndexMap::new(),
+            last_generation: 0,
+            last_epoch: 0,
+            stopping: None,
+            _fatal: fatal,
+        }
+    }
+
+    /// Ends the route of a socket, if it has one, and all that depends on it.
+    fn detach(&mut self, connection: ConnectionId) {
+        let Some(socket) = self.sockets.get_mut(&connection) else {
+            return;
+        };
+        socket.dismissed = true;
+        let Some((account_id, device)) = socket.attached.take() else {
+            return;
+        };
+        let now = self.core.environment.now();
+        let Some(account) = self.accounts.get_mut(&account_id) else {
+            return;
+        };
+        let Some((device_type, generation)) = account.detach(device, connection, now) else {
+            return;
+        };
+        match device_type {
+            DeviceType::Mobile => {
+                for pair in &account.pairs {
+                    post(
+                        &pair.registry,
+                        PhoneGone {
+                            phone: device,
+                            connection,
+                        },
+                    );
+                }
+                let reason = Some(OfflineReason::Disconnected);
+                self.record(
+                    (account_id, device),
+                    generation,
+                    DeviceStatus::Offline,
+                    reason,
+                );
+                self.remove_if_empty(account_id);
+            }
+            DeviceType::Desktop => {
+                if let Some(pair) = account.pair(device) {
+                    post(&pair.registry, DesktopGone { connection });
+                }
+                let end = Instant::now() + self.core.limits.reconnect_grace;
+                post(
+                    &self.presence,
+                    StartGrace {
+                        pair: (account_id, device),
+                        generation,
+                        end,
+                    },
+                );
+                let status = DeviceStatus::Reconnecting;
+                self.record((account_id, device), generation, status, None);
+                let status = DeviceStatusWord::Reconnecting;
+                self.tell_status(account_id, device, status, None, generation);
+            }
+        }
+    }
+
+    /// Ends a connection that could not take what it was sent (TR-10).
+    fn retire(&mut self, connection: ConnectionId) {
+        if let Some(socket) = self.sockets.get(&connection) {
+            socket.handle.close(CloseReason::Congested);
+        }
+        self.detach(connection);
+    }
+
+    /// Stores a presence change. While the process stops nothing is stored: the rows of this
+    /// instance are released as one.
+    fn record(
+        &self,
+        (account, device): (AccountId, DeviceId),
+        generation: ConnectionGeneration,
+        status: DeviceStatus,
+        reason: Option<OfflineReason>,
+    ) {
+        if self.stopping.is_none() {
+            let (instance, at) = (self.core.instance, self.core.environment.now());
+            let write = PresenceWrite {
+                account,
+                device,
+                instance,
+                generation,
+                status,
+                reason,
+                at,
+            };
+            post(&self.store, RecordPresence(write));
+        }
+    }
+
+    /// Tells every other route of the account what a desktop is (PR-1); not while the process stops.
+    fn tell_status(
+        &mut self,
+        account_id: AccountId,
+        device: DeviceId,
+        status: DeviceStatusWord,
+        reason: Option<OfflineReason>,
+        generation: ConnectionGeneration,
+    ) {
+        let (Some(account), None) = (self.accounts.get(&account_id), &self.stopping) else {
+            return;
+        };
+        let event = DeviceStatusEvent {
+            device,
+            status,
+            reason: reason.map(OfflineReason::as_str),
+            generation,
+            instance: self.core.instance,
+        };
+        let text = outbound::device_status(&event, self.core.environment.now());
+        let congested: Vec<_> = account
+            .others(device)
+            .filter(|route| route.socket.status(text.clone(), route.sequence).is_err())
+            .map(|route| route.socket.connection)
+            .collect();
+        for connection in congested {
+            self.retire(connection);
+        }
+    }
+
+    /// The status of a phone's target (PR-5). An unknown desktop is offline, at the generation that
+    /// was given last: later than any that the phone may have seen, earlier than the desktop's next.
+    fn target_status(&self, account: AccountId, desktop: DeviceId) -> DeviceStatusEvent {
+        let known = self
+            .accounts
+            .get(&account)
+            .and_then(|account| account.device(desktop));
+        let (status, generation) = match known.map(|device| (device.status, device.generation)) {
+            Some((DeviceStatus::Online, generation)) => (DeviceStatusWord::Online, generation),
+            Some((DeviceStatus::Reconnecting, generation)) => {
+                (DeviceStatusWord::Reconnecting, generation)
+            }
+            Some((DeviceStatus::Offline, generation)) => {
+                (DeviceStatusWord::Disconnected, generation)
+            }
+            None => (
+                DeviceStatusWord::Disconnected,
+                ConnectionGeneration::new(self.last_generation),
+            ),
+        };
+        let instance = self.core.instance;
+        DeviceStatusEvent {
+            device: desktop,
+            status,
+            reason: None,
+            generation,
+            instance,
+        }
+    }
+
+    /// The registry of a pair, started if there is none. A new one learns of every phone's route.
+    fn pair(
+        &mut self,
+        account_id: AccountId,
+        desktop: DeviceId,
+        arbiter: &ArbiterHandle,
+        directory: Addr<Self>,
+    ) -> Addr<RegistryActor> {
+        let account = self.accounts.entry(account_id).or_default();
+        // A registry that panicked is replaced.
+        account
+            .pairs
+            .retain(|pair| pair.desktop != desktop || pair.registry.connected());
+        if let Some(pair) = account.pair(desktop) {
+            return pair.registry.clone();
+        }
+        self.last_epoch += 1;
+        let epoch = PairEpoch(self.last_epoch);
+        let limits = Arc::clone(&self.core.limits);
+        let registry = RegistryActor::start_in_arbiter(arbiter, move |_| {
+            RegistryActor::new(account_id, desktop, epoch, limits, directory)
+        });
+        for (phone, route) in account.phones() {
+            let targets_this = route.target == Some(desktop);
+            let route = route.socket.clone();
+            post(
+                &registry,
+                PhoneAttached {
+                    phone,
+                    route,
+                    targets_this,
+                },
+            );
+        }
+        account.pairs.push(Pair {
+            desktop,
+            registry: registry.clone(),
+            epoch,
+        });
+        registry
+    }
+
+    /// Takes a phone's target as reconnecting if another instance knew it online shortly before this
+    /// one started, so that a restart shows no false "offline" (PR-8).
+    fn expect_target(
+        &mut self,
+        account_id: AccountId,
+        target: Target,
+        registry: &Addr<RegistryActor>,
+    ) {
+        let account = self.accounts.entry(account_id).or_default();
+        if account.device(target.desktop).is_some() {
+            return;
+        }
+        let expected = self
+            .core
+            .expects_from_elsewhere(target.facts.online_elsewhere_at);
+        if target.facts.admitted && expected {
+            self.last_generation += 1;
+            let generation = ConnectionGeneration::new(self.last_generation);
+            account.expect(target.desktop, generation, self.core.environment.now());
+            post(registry, DesktopReconnecting);
+            let pair = (account_id, target.desktop);
+            let end = self.core.startup_grace_end();
+            post(
+                &self.presence,
+                StartGrace {
+                    pair,
+                    generation,
+                    end,
+                },
+            );
+        }
+    }
+
+    fn attach_desktop(
+        &mut self,
+        attach: &Attach,
+        generation: ConnectionGeneration,
+        directory: Addr<Self>,
+    ) -> Addr<RegistryActor> {
+        let (account, device) = (attach.account, attach.device);
+        let registry = self.pair(account, device, &attach.arbiter, directory);
+        post(&registry, DesktopAttached(attach.socket.clone()));
+        post(&self.presence, CancelGrace((account, device)));
+        self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
+        registry
+    }
+
+    fn attach_phone(
+        &mut self,
+        attach: &Attach,
+        directory: Addr<Self>,
+    ) -> Option<Addr<RegistryActor>> {
+        let target = attach.target;
+        let registry = target.map(|target| {
+            let registry = self.pair(attach.account, target.desktop, &attach.arbiter, directory);
+            self.expect_target(attach.account, target, &registry);
+            registry
+        });
+        // Every pair of the account: the phone may still wait for answers of a former target.
+        let account = self.accounts.entry(attach.account).or_default();
+        for pair in &account.pairs {
+            let targets_this = target.is_some_and(|target| target.desktop == pair.desktop);
+            let (phone, route) = (attach.device, attach.socket.clone());
+            post(
+                &pair.registry,
+                PhoneAttached {
+                    phone,
+                    route,
+                    targets_this,
+                },
+            );
+        }
+        registry
+    }
+
+    fn remove_if_empty(&mut self, account: AccountId) {
+        if self.accounts.get(&account).is_some_and(Account::is_empty) {
+            self.accounts.remove(&account);
+        }
+    }
+}
+
+impl Actor for DirectoryActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(0);
+    }
+}
+
+impl Handler<SocketOpened> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, SocketOpened(handle): SocketOpened, _: &mut Self::Context) {
+        if self.stopping.is_some() {
+            handle.close(CloseReason::Stopping);
+        }
+        let dismissed = self.stopping.is_some();
+        let known = KnownSocket {
+            handle,
+            attached: None,
+            dismissed,
+        };
+        self.sockets.insert(known.handle.connection, known);
+    }
+}
+
+impl Handler<SocketClosing> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, SocketClosing(connection): SocketClosing, _: &mut Self::Context) {
+        self.detach(connection);
+    }
+}
+
+impl Handler<SocketGone> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, SocketGone(connection): SocketGone, _: &mut Self::Context) {
+        self.detach(connection);
+        self.sockets.swap_remove(&connection);
+        if let (Some(stopping), true) = (&self.stopping, self.sockets.is_empty()) {
+            stopping.notify_one();
+        }
+    }
+}
+
+impl Handler<Attach> for DirectoryActor {
+    type Result = ResponseFuture<Result<Attached, NotAttached>>;
+
+    fn handle(&mut self, attach: Attach, ctx: &mut Self::Context) -> Self::Result {
+        let refuse = |reason| -> Self::Result { Box::pin(std::future::ready(Err(reason))) };
+        let (account_id, device) = (attach.account, attach.device);
+        if self.stopping.is_some() {
+            return refuse(NotAttached::Stopping);
+        }
+        let connection = attach.socket.connection;
+        let current = self
+            .accounts
+            .get(&account_id)
+            .and_then(|account| account.device(device));
+        let newer = current
+            .and_then(|device| device.route.as_ref())
+            .is_some_and(|route| route.sequence > attach.sequence);
+        match self.sockets.get_mut(&connection) {
+            Some(socket) if !socket.dismissed && !newer => {
+                socket.attached = Some((account_id, device));
+            }
+            _ => return refuse(NotAttached::Superseded),
+        }
+
+        // Every registration of a desktop has a generation of its own; a phone's connection needs
+        // one only to tell its presence writes apart.
+        self.last_generation += 1;
+        let generation = ConnectionGeneration::new(self.last_generation);
+        let route = Route {
+            socket: attach.socket.clone(),
+            sequence: attach.sequence,
+            target: attach.target.map(|target| target.desktop),
+        };
+        let now = self.core.environment.now();
+        let account = self.accounts.entry(account_id).or_default();
+        let replaced = account.attach(device, attach.device_type, generation, route, now);
+        if let Some(replaced) = replaced.filter(|old| old.socket.connection != connection) {
+            replaced.socket.close(CloseReason::Replaced);
+            if let Some(socket) = self.sockets.get_mut(&replaced.socket.connection) {
+                socket.attached = None;
+                socket.dismissed = true;
+            }
+        }
+        let pair = match attach.device_type {
+            DeviceType::Desktop => Some(self.attach_desktop(&attach, generation, ctx.address())),
+            DeviceType::Mobile => self.attach_phone(&attach, ctx.address()),
+        };
+        self.record((account_id, device), generation, DeviceStatus::Online, None);
+        let target_status = attach
+            .target
+            .map(|target| self.target_status(account_id, target.desktop));
+
+        // Sent within this message, so that sessions are opened in the order of the attaches.
+        let open = OpenSession {
+            owner: (account_id, device),
+            resume: attach.resume,
+        };
+        let session = self.sessions.send(open);
+        let generation = (attach.device_type == DeviceType::Desktop).then_some(generation);
+        Box::pin(async move {
+            let session = session.await.map_err(|_| NotAttached::NoSession)?;
+            Ok(Attached {
+                pair,
+                generation,
+                session,
+                target_status,
+            })
+        })
+    }
+}
+
+impl Handler<PublishEvent> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, event: PublishEvent, _: &mut Self::Context) {
+        let PublishEvent {
+            account,
+            device,
+            connection,
+            text,
+            permit: _permit,
+        } = event;
+        let Some(account) = self.accounts.get(&account) else {
+            return;
+        };
+        let route = account
+            .device(device)
+            .and_then(|device| device.route.as_ref());
+        if route.is_none_or(|route| route.socket.connection != connection) {
+            // A replaced connection has no effect any more (REG-6).
+            return;
+        }
+        let congested: Vec<_> = account
+            .others(device)
+            .filter(|route| route.socket.event(text.clone()).is_err())
+            .map(|route| route.socket.connection)
+            .collect();
+        for connection in congested {
+            self.retire(connection);
+        }
+    }
+}
+
+impl Handler<GraceOver> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, over: GraceOver, _: &mut Self::Context) {
+        let GraceOver {
+            pair: (account_id, desktop),
+            generation,
+        } = over;
+        let is_over = |account: &mut Account| account.end_grace(desktop, generation);
+        if self.stopping.is_some() || !self.accounts.get_mut(&account_id).is_some_and(is_over) {
+            return;
+        }
+        if let Some(pair) = self
+            .accounts
+            .get(&account_id)
+            .and_then(|account| account.pair(desktop))
+        {
+            post(&pair.registry, DesktopOffline);
+        }
+        let reason = Some(OfflineReason::ReconnectTimeout);
+        self.record(
+            (account_id, desktop),
+            generation,
+            DeviceStatus::Offline,
+            reason,
+        );
+        let status = DeviceStatusWord::Disconnected;
+        self.tell_status(account_id, desktop, status, reason, generation);
+        self.remove_if_empty(account_id);
+    }
+}
+
+impl Handler<PairIdle> for DirectoryActor {
+    type Result = ();
+
+    fn handle(&mut self, idle: PairIdle, _: &mut Self::Context) {
+        let PairIdle {
+            account: account_id,
+            desktop,
+            epoch,
+        } = idle;
+        let Some(account) = self.accounts.get_mut(&account_id) else {
+            return;
+        };
+        if account.needs_pair(desktop) {
+            // Somebody was attached meanwhile; the registry hears of it.
+            return;
+        }
+        let is_this = |pair: &Pair| pair.desktop == desktop && pair.epoch == epoch;
+        if let Some(position) = account.pairs.iter().position(is_this) {
+            let pair = account.pairs.remove(position);
+            post(&pair.registry, EndPair);
+        }
+        self.remove_if_empty(account_id);
+    }
+}
+
+impl Handler<ReadLiveDevices> for DirectoryActor {
+    type Result = MessageResult<ReadLiveDevices>;
+
+    fn handle(
+        &mut self,
+        ReadLiveDevices(account): ReadLiveDevices,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        let devices = self
+            .accounts
+            .get(&account)
+            .map(|account| account.devices.as_slice());
+        let live = devices.unwrap_or_default().iter().map(|device| LiveDevice {
+            device: device.id,
+            status: device.status,
+            reason: None,
+            since: device.since,
+        });
+        MessageResult(live.collect())
+    }
+}
+
+impl Handler<StopSockets> for DirectoryActor {
+    type Result = MessageResult<StopSockets>;
+
+    fn handle(&mut self, _: StopSockets, _: &mut Self::Context) -> Self::Result {
+        let stopping = Arc::clone(self.stopping.get_or_insert_with(|| Arc::new(Notify::new())));
+        for socket in self.sockets.values_mut() {
+            socket.dismissed = true;
+            socket.handle.close(CloseReason::Stopping);
+        }
+        if self.sockets.is_empty() {
+            stopping.notify_one();
+        }
+        MessageResult(stopping)
+    }
+}
+
+impl Handler<ReadDirectoryState> for DirectoryActor {
+    type Result = DirectoryState;
+
+    fn handle(&mut self, _: ReadDirectoryState, _: &mut Self::Context) -> DirectoryState {
+        let devices = || self.accounts.values().flat_map(|account| &account.devices);
+        DirectoryState {
+            sockets: self.sockets.len(),
+            accounts: self.accounts.len(),
+            devices: devices().count(),
+            routes: devices().filter(|device| device.route.is_some()).count(),
+            pairs: self
+                .accounts
+                .values()
+                .map(|account| account.pairs.len())
+                .sum(),
+        }
+    }
+}
+
+impl Handler<FindPair> for DirectoryActor {
+    type Result = MessageResult<FindPair>;
+
+    fn handle(&mut self, find: FindPair, _: &mut Self::Context) -> Self::Result {
+        let account = self.accounts.get(&find.account);
+        let pair = account.and_then(|account| account.pair(find.desktop));
+        MessageResult(pair.map(|pair| pair.registry.clone()))
+    }
+}

@@ -1,0 +1,393 @@
+//! RegistryActor: one per (account, desktop). It owns the pair's routes and pending requests, and is
+//! the only actor between a phone's socket and a desktop's on the hot path.
+
+mod messages;
+mod pending;
+
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, SpawnHandle};
+use indexmap::IndexMap;
+use relay_model::ids::{AccountId, ConnectionId, DeviceId};
+use relay_model::limits::Limits;
+use relay_model::wire::OutgoingText;
+use relay_model::wire::codes::RpcErrorCode;
+use relay_model::wire::outbound::{self, RpcFailure};
+use tokio::time::Instant;
+
+pub(crate) use messages::*;
+pub use messages::{PairCounts, PairState};
+use pending::{Answered, NotRecorded, PendingRequests};
+
+use crate::directory::{DirectoryActor, PairEpoch, PairIdle};
+use crate::mailbox::post;
+use crate::socket::SocketHandle;
+use crate::socket::messages::CloseReason;
+
+/// Where the pair's desktop is.
+enum Desktop {
+    /// No route, no grace: requests get -32010.
+    Offline,
+    /// No route, within its grace: requests get -32011.
+    Reconnecting,
+    /// Attached.
+    Attached(DesktopRoute),
+}
+
+struct DesktopRoute {
+    socket: SocketHandle,
+    /// Requests forwarded to this connection; the last one's position.
+    forwarded: u64,
+}
+
+struct PhoneRoute {
+    socket: SocketHandle,
+    targets_this: bool,
+}
+
+/// The pair of an account and one of its desktops.
+pub(crate) struct RegistryActor {
+    account: AccountId,
+    desktop_id: DeviceId,
+    epoch: PairEpoch,
+    limits: Arc<Limits>,
+    directory: Addr<DirectoryActor>,
+    desktop: Desktop,
+    /// Every phone of the account with a route, in the order of arrival.
+    phones: IndexMap<DeviceId, PhoneRoute>,
+    pending: PendingRequests,
+    expiry: Option<SpawnHandle>,
+    idle_reported: bool,
+    counts: PairCounts,
+}
+
+impl RegistryActor {
+    pub(crate) fn new(
+        account: AccountId,
+        desktop_id: DeviceId,
+        epoch: PairEpoch,
+        limits: Arc<Limits>,
+        directory: Addr<DirectoryActor>,
+    ) -> Self {
+        Self {
+            account,
+            desktop_id,
+            epoch,
+            limits,
+            directory,
+            desktop: Desktop::Offline,
+            phones: IndexMap::new(),
+            pending: PendingRequests::default(),
+            expiry: None,
+            idle_reported: false,
+            counts: PairCounts::default(),
+        }
+    }
+
+    /// Answers a request itself.
+    fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
+        if self.answer(phone, outbound::rpc_failure(id, failure)) {
+            self.counts.failed += 1;
+        }
+    }
+
+    /// Sends an answer to whatever connection the phone holds, and says whether it was sent. A phone
+    /// that has no room for it is retired, so that no answer is ever lost in silence on a live
+    /// connection (TR-10).
+    fn answer(&mut self, phone: DeviceId, text: OutgoingText) -> bool {
+        let sent = self
+            .phones
+            .get(&phone)
+            .map(|route| route.socket.answer(text));
+        if let Some(Err(_)) = sent
+            && let Some(route) = self.phones.shift_remove(&phone)
+        {
+            route.socket.close(CloseReason::Congested);
+        }
+        let delivered = matches!(sent, Some(Ok(())));
+        self.counts.undeliverable_responses += u64::from(!delivered);
+        delivered
+    }
+
+    /// Ends what was forwarded to a connection that is gone (RPC-4). The seal comes first, so that
+    /// what is called undelivered here can never leave afterwards (RPC-5).
+    fn end_requests_of(&mut self, socket: &SocketHandle) {
+        let begun = socket.seal_requests();
+        for (id, record) in self.pending.end_of_desktop(socket.connection) {
+            let delivered = record.position <= begun;
+            self.fail(record.phone, &id, RpcFailure::desktop_gone(delivered));
+        }
+    }
+
+    /// Takes the desktop's route away if it is this connection's.
+    fn detach_desktop(&mut self, connection: ConnectionId) {
+        if matches!(&self.desktop, Desktop::Attached(route) if route.socket.connection == connection)
+            && let Desktop::Attached(route) =
+                std::mem::replace(&mut self.desktop, Desktop::Reconnecting)
+        {
+            self.end_requests_of(&route.socket);
+        }
+    }
+
+    /// Arms the timer of the records' deadlines, unless it runs.
+    fn arm_expiry(&mut self, ctx: &mut Context<Self>) {
+        if self.expiry.is_some() {
+            return;
+        }
+        if let Some(deadline) = self.pending.next_deadline() {
+            let wait = deadline.saturating_duration_since(Instant::now());
+            self.expiry = Some(ctx.run_later(wait, |actor, ctx| {
+                actor.expiry = None;
+                actor.counts.expired += actor.pending.expire(Instant::now()) as u64;
+                actor.arm_expiry(ctx);
+                actor.report_if_idle();
+            }));
+        }
+    }
+
+    /// Tells the directory that the pair could end. The directory decides: it may have attached
+    /// somebody meanwhile, whose message is then on its way here.
+    fn report_if_idle(&mut self) {
+        let idle = matches!(self.desktop, Desktop::Offline)
+            && self.pending.is_empty()
+            && !self.phones.values().any(|phone| phone.targets_this);
+        if idle && !self.idle_reported {
+            let (account, desktop, epoch) = (self.account, self.desktop_id, self.epoch);
+            post(
+                &self.directory,
+                PairIdle {
+                    account,
+                    desktop,
+                    epoch,
+                },
+            );
+        }
+        self.idle_reported = idle;
+    }
+}
+
+impl Actor for RegistryActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // The bound is the senders' permits; see `crate::mailbox`.
+        ctx.set_mailbox_capacity(0);
+    }
+}
+
+/// The sockets of a pair whose registry panicked are retired, so that their clients reconnect and
+/// reconcile rather than wait for answers that nobody will route.
+impl Drop for RegistryActor {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let desktop = match &self.desktop {
+                Desktop::Attached(route) => Some(&route.socket),
+                Desktop::Offline | Desktop::Reconnecting => None,
+            };
+            let phones = self.phones.values().filter(|phone| phone.targets_this);
+            for socket in desktop.into_iter().chain(phones.map(|phone| &phone.socket)) {
+                socket.close(CloseReason::PairLost);
+            }
+        }
+    }
+}
+
+impl Handler<Request> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, request: Request, ctx: &mut Self::Context) {
+        let Request {
+            connection,
+            phone,
+            id,
+            text,
+            permit: _permit,
+        } = request;
+        // A frame of a connection that was replaced meanwhile has no effect any more.
+        if self
+            .phones
+            .get(&phone)
+            .is_none_or(|route| route.socket.connection != connection)
+        {
+            return;
+        }
+        match self.pending.admit(&id, phone, &self.limits) {
+            Ok(()) => {}
+            Err(NotRecorded::Duplicate) => {
+                self.counts.duplicate_requests += 1;
+                return;
+            }
+            Err(NotRecorded::TakenByAnotherPhone) => {
+                let failure =
+                    RpcFailure::invalid("another phone has a request with this id pending");
+                return self.fail(phone, &id, failure);
+            }
+            Err(NotRecorded::TooMany) => {
+                let failure = RpcFailure::undelivered(RpcErrorCode::DesktopCongested);
+                return self.fail(phone, &id, failure);
+            }
+        }
+        let failure = match &mut self.desktop {
+            Desktop::Attached(route) => {
+                if route.socket.request(text).is_ok() {
+                    route.forwarded += 1;
+                    self.counts.forwarded += 1;
+                    let (desktop, position) = (route.socket.connection, route.forwarded);
+                    let now = Instant::now();
+                    self.pending
+                        .record(id, phone, desktop, position, now, &self.limits);
+                    return self.arm_expiry(ctx);
+                }
+                RpcErrorCode::DesktopCongested
+            }
+            Desktop::Reconnecting => RpcErrorCode::DesktopReconnecting,
+            Desktop::Offline => RpcErrorCode::DesktopOffline,
+        };
+        self.fail(phone, &id, RpcFailure::undelivered(failure));
+    }
+}
+
+impl Handler<Response> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, response: Response, _: &mut Self::Context) {
+        let Response {
+            connection,
+            id,
+            is_final,
+            text,
+            permit: _permit,
+        } = response;
+        match self
+            .pending
+            .answer(&id, connection, is_final, Instant::now(), &self.limits)
+        {
+            Answered::By(phone) => {
+                self.counts.answered += u64::from(self.answer(phone, text));
+                self.report_if_idle();
+            }
+            Answered::Unknown => self.counts.unknown_responses += 1,
+        }
+    }
+}
+
+impl Handler<DesktopAttached> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, DesktopAttached(socket): DesktopAttached, _: &mut Self::Context) {
+        if let Desktop::Attached(route) = &self.desktop {
+            if route.socket.connection == socket.connection {
+                // Registered again on the same socket: its requests stay its own (REG-10).
+                return;
+            }
+            let replaced = route.socket.clone();
+            self.end_requests_of(&replaced);
+        }
+        self.desktop = Desktop::Attached(DesktopRoute {
+            socket,
+            forwarded: 0,
+        });
+        self.report_if_idle();
+    }
+}
+
+impl Handler<DesktopGone> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, DesktopGone { connection }: DesktopGone, _: &mut Self::Context) {
+        self.detach_desktop(connection);
+        self.report_if_idle();
+    }
+}
+
+impl Handler<DesktopReconnecting> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: DesktopReconnecting, _: &mut Self::Context) {
+        if matches!(self.desktop, Desktop::Offline) {
+            self.desktop = Desktop::Reconnecting;
+        }
+    }
+}
+
+impl Handler<DesktopOffline> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: DesktopOffline, _: &mut Self::Context) {
+        if matches!(self.desktop, Desktop::Reconnecting) {
+            self.desktop = Desktop::Offline;
+        }
+        self.report_if_idle();
+    }
+}
+
+impl Handler<PhoneAttached> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, attached: PhoneAttached, _: &mut Self::Context) {
+        let PhoneAttached {
+            phone,
+            route: socket,
+            targets_this,
+        } = attached;
+        self.phones.insert(
+            phone,
+            PhoneRoute {
+                socket,
+                targets_this,
+            },
+        );
+        self.report_if_idle();
+    }
+}
+
+impl Handler<PhoneGone> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, PhoneGone { phone, connection }: PhoneGone, _: &mut Self::Context) {
+        let current = self.phones.get(&phone).map(|route| route.socket.connection);
+        if current == Some(connection) {
+            // The phone's requests stay: it may come back for the answers (RPC-8).
+            self.phones.shift_remove(&phone);
+            if self.phones.is_empty() {
+                self.phones = IndexMap::new();
+            }
+        }
+        self.report_if_idle();
+    }
+}
+
+impl Handler<EndPair> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: EndPair, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}
+
+impl Handler<ReadPairState> for RegistryActor {
+    type Result = PairState;
+
+    fn handle(&mut self, _: ReadPairState, _: &mut Self::Context) -> PairState {
+        PairState {
+            desktop_attached: matches!(self.desktop, Desktop::Attached(_)),
+            phones: self
+                .phones
+                .values()
+                .filter(|phone| phone.targets_this)
+                .count(),
+            pending: self.pending.len(),
+            counts: self.counts,
+        }
+    }
+}
+
+#[cfg(feature = "fault-hooks")]
+impl Handler<PanicNow> for RegistryActor {
+    type Result = ();
+
+    #[expect(clippy::panic, reason = "what this message is for")]
+    fn handle(&mut self, _: PanicNow, _: &mut Self::Context) {
+        panic!("asked to panic");
+    }
+}

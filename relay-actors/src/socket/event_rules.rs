@@ -1,0 +1,197 @@
+//! Who may send which event, and in what shape (EV-3). Pure.
+
+use relay_model::store::DeviceType;
+use relay_model::wire::codes::ErrorCode;
+use relay_model::wire::inbound::EventShape;
+use serde::Deserialize;
+
+/// What becomes of a permitted event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventAction {
+    /// It goes to every other route of the account (EV-1).
+    Publish,
+    /// It ends here: timeline frames reach only phones with a live lease, interest is never
+    /// forwarded.
+    Consume,
+}
+
+/// An event that is not permitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventRefusal {
+    pub(super) code: ErrorCode,
+    pub(super) message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Visibility {
+    #[serde(rename = "visible")]
+    _visible: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProjectDirectory {
+    #[serde(rename = "projectDirectory")]
+    _project_directory: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Notification {
+    #[serde(rename = "sessionId")]
+    _session_id: String,
+    #[serde(rename = "title")]
+    _title: String,
+    #[serde(rename = "body")]
+    _body: String,
+}
+
+/// Judges an event whose sender is registered: shape, then reserved types, then the sender's role.
+pub(super) fn judge(
+    shape: &Result<EventShape<'_>, String>,
+    sender: DeviceType,
+) -> Result<EventAction, EventRefusal> {
+    let refuse = |code: ErrorCode, message: &str| EventRefusal {
+        code,
+        message: message.to_owned(),
+    };
+    let event = shape
+        .as_ref()
+        .map_err(|wrong| refuse(ErrorCode::InvalidPayload, wrong))?;
+    let payload = event.payload.map_or("null", |payload| payload.get());
+    match (&*event.event_type, sender) {
+        ("device-visibility-updated", _) => shaped::<Visibility>(payload),
+        ("project-directory-updated", _) => shaped::<ProjectDirectory>(payload),
+        ("agent-notification-requested", DeviceType::Desktop) => shaped::<Notification>(payload),
+        (
+            "device-status"
+            | "device-unlinked"
+            | "chat:timeline-interest-updated"
+            | "chat:timeline-stale",
+            _,
+        ) => Err(refuse(
+            ErrorCode::ReservedEventType,
+            ErrorCode::ReservedEventType.meaning(),
+        )),
+        ("chat:timeline-updated", DeviceType::Mobile) => Err(refuse(
+            ErrorCode::Forbidden,
+            "only desktops publish timelines",
+        )),
+        ("chat:timeline-interest", DeviceType::Desktop) => Err(refuse(
+            ErrorCode::Forbidden,
+            "only phones take an interest in timelines",
+        )),
+        ("chat:timeline-updated" | "chat:timeline-interest", _) => Ok(EventAction::Consume),
+        _ => Ok(EventAction::Publish),
+    }
+}
+
+fn shaped<'a, T: Deserialize<'a>>(payload: &'a str) -> Result<EventAction, EventRefusal> {
+    match serde_json::from_str::<T>(payload) {
+        Ok(_) => Ok(EventAction::Publish),
+        Err(error) => Err(EventRefusal {
+            code: ErrorCode::InvalidPayload,
+            message: format!("payload.payload: {error}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use DeviceType::{Desktop, Mobile};
+    use relay_model::wire::inbound::ClientFrame;
+
+    use super::*;
+
+    fn judged(
+        event_type: &str,
+        payload: &str,
+        sender: DeviceType,
+    ) -> Result<EventAction, ErrorCode> {
+        let text = format!(
+            r#"{{"type":"event","payload":{{"eventType":"{event_type}","payload":{payload}}}}}"#
+        );
+        let Ok(ClientFrame::Event(event)) = ClientFrame::read(&text) else {
+            panic!("no event: {text}");
+        };
+        judge(&event.shape, sender).map_err(|refusal| refusal.code)
+    }
+
+    /// EV-1: what is not in the table goes to all, whatever its payload.
+    #[test]
+    fn unlisted_types_are_published() {
+        for payload in ["{}", "null", "[1]", r#""x""#] {
+            assert_eq!(judged("x", payload, Mobile), Ok(EventAction::Publish));
+            assert_eq!(
+                judged("Device-Status", payload, Desktop),
+                Ok(EventAction::Publish)
+            );
+        }
+    }
+
+    /// EV-3: types that the relay writes are reserved for everybody.
+    #[test]
+    fn reserved_types_are_refused() {
+        for event_type in [
+            "device-status",
+            "device-unlinked",
+            "chat:timeline-interest-updated",
+            "chat:timeline-stale",
+        ] {
+            for sender in [Desktop, Mobile] {
+                let refused = judged(event_type, "{}", sender);
+                assert_eq!(refused, Err(ErrorCode::ReservedEventType), "{event_type}");
+            }
+        }
+    }
+
+    /// EV-3: roles; and no timeline frame is ever published to all.
+    #[test]
+    fn roles_are_checked() {
+        let (updated, interest) = ("chat:timeline-updated", "chat:timeline-interest");
+        assert_eq!(judged(updated, "{}", Mobile), Err(ErrorCode::Forbidden));
+        assert_eq!(judged(interest, "{}", Desktop), Err(ErrorCode::Forbidden));
+        assert_eq!(judged(updated, "{}", Desktop), Ok(EventAction::Consume));
+        assert_eq!(judged(interest, "{}", Mobile), Ok(EventAction::Consume));
+    }
+
+    /// EV-3: an ill-typed payload of a listed type goes nowhere.
+    #[test]
+    fn shapes_of_listed_types_are_checked() {
+        let notification = r#"{"sessionId":"s","title":"t","body":"b","more":1}"#;
+        for (event_type, good, bad) in [
+            (
+                "device-visibility-updated",
+                r#"{"visible":false}"#,
+                r#"{"visible":"no"}"#,
+            ),
+            (
+                "project-directory-updated",
+                r#"{"projectDirectory":"/x"}"#,
+                "{}",
+            ),
+            (
+                "agent-notification-requested",
+                notification,
+                r#"{"title":"t"}"#,
+            ),
+        ] {
+            assert_eq!(judged(event_type, good, Desktop), Ok(EventAction::Publish));
+            assert_eq!(
+                judged(event_type, bad, Desktop),
+                Err(ErrorCode::InvalidPayload)
+            );
+            assert_eq!(
+                judged(event_type, "null", Desktop),
+                Err(ErrorCode::InvalidPayload)
+            );
+        }
+        let from_phone = judged("agent-notification-requested", "{}", Mobile);
+        assert_eq!(
+            from_phone,
+            Ok(EventAction::Publish),
+            "a phone's is an event like any other"
+        );
+    }
+}

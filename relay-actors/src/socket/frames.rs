@@ -1,0 +1,206 @@
+//! What a socket does with a text frame: answers it, or hands it on, rebuilt, to the pair or the
+//! directory.
+
+use std::sync::Arc;
+
+use actix::Context;
+use bytes::Bytes;
+use relay_model::limits::{ENVELOPE_HEADROOM, Limits};
+use relay_model::store::DeviceType;
+use relay_model::wire::codes::{ErrorCode, RpcErrorCode};
+use relay_model::wire::inbound::{ClientFrame, Event, FrameError, RpcRequest, RpcResponse};
+use relay_model::wire::outbound::{self, RpcFailure};
+use tokio::time::Instant;
+
+use super::SocketActor;
+use super::event_rules::{self, EventAction};
+use super::lanes::Lane;
+use super::messages::CloseReason;
+use super::stage::Stage;
+use crate::directory::PublishEvent;
+use crate::mailbox::post;
+use crate::registry::{Request, Response};
+
+/// The id that an answer to a request with a bad id carries: cut to what an id may be (RPC-5).
+pub(super) fn cut_id<'a>(id: &'a str, limits: &Limits) -> &'a str {
+    &id[..id.floor_char_boundary(limits.id_bytes)]
+}
+
+impl SocketActor {
+    /// Handles a text frame that the rate limit admitted.
+    pub(super) fn on_text(&mut self, source: Bytes, now: Instant, ctx: &mut Context<Self>) {
+        if self.link.is_closing() {
+            return;
+        }
+        let Ok(text) = std::str::from_utf8(&source) else {
+            // The reader has checked it.
+            return;
+        };
+        match ClientFrame::read(text) {
+            Ok(frame) => self.on_frame(frame, &source, now, ctx),
+            Err(error) => self.on_bad_frame(&error),
+        }
+    }
+
+    fn on_bad_frame(&mut self, error: &FrameError) {
+        let kind = error.request_type.as_deref();
+        let unregistered = matches!(self.stage, Stage::Unregistered);
+        if unregistered && kind.is_some_and(|kind| kind != "register") {
+            return self.registration_required(kind);
+        }
+        let text = outbound::frame_error(error, self.core().environment.now());
+        self.reply(Lane::Control, text);
+    }
+
+    fn registration_required(&mut self, request_type: Option<&str>) {
+        let code = ErrorCode::RegistrationRequired;
+        self.reply_error(code, code.meaning(), request_type);
+    }
+
+    fn on_frame(
+        &mut self,
+        frame: ClientFrame<'_>,
+        source: &Bytes,
+        now: Instant,
+        ctx: &mut Context<Self>,
+    ) {
+        let kind = match &frame {
+            ClientFrame::Ping => return self.reply(Lane::Control, outbound::pong()),
+            ClientFrame::Ignored => return,
+            ClientFrame::Register(_) => "register",
+            ClientFrame::Heartbeat => "heartbeat",
+            ClientFrame::Request(_) => "rpc.request",
+            ClientFrame::Response(_) => "rpc.response",
+            ClientFrame::Event(_) => "event",
+        };
+        let limits = Arc::clone(self.limits());
+        let device_type = match (&mut self.stage, &frame) {
+            (Stage::Registered(registered), _) => registered.device_type,
+            (Stage::Unregistered, ClientFrame::Register(register)) => {
+                return self.register(register, ctx);
+            }
+            (Stage::Checking(checking), frame) => {
+                let may_wait = !matches!(frame, ClientFrame::Event(_));
+                if !may_wait || !checking.waiting.push(source.clone(), &limits) {
+                    self.registration_required(Some(kind));
+                }
+                return;
+            }
+            (Stage::Unregistered, _) => return self.registration_required(Some(kind)),
+        };
+        match frame {
+            ClientFrame::Register(register) => self.register(&register, ctx),
+            ClientFrame::Heartbeat => {
+                self.touch_session(now);
+                self.store_heartbeat(now);
+                self.reply(Lane::Control, outbound::pong());
+            }
+            ClientFrame::Request(request) => {
+                self.touch_session(now);
+                self.on_request(&request, source, device_type);
+            }
+            ClientFrame::Response(response) => {
+                self.touch_session(now);
+                self.on_response(&response, source, device_type);
+            }
+            ClientFrame::Event(event) => self.on_client_event(&event, source, device_type),
+            ClientFrame::Ping | ClientFrame::Ignored => {}
+        }
+    }
+
+    fn on_request(&mut self, request: &RpcRequest<'_>, source: &Bytes, sender: DeviceType) {
+        if let Err(failure) = self.forward_request(request, source, sender) {
+            let id = cut_id(&request.id, self.limits());
+            let text = outbound::rpc_failure(id, failure);
+            self.reply(Lane::Rpc, text);
+        }
+    }
+
+    /// Hands a request to the pair, unless the relay answers it here.
+    fn forward_request(
+        &mut self,
+        request: &RpcRequest<'_>,
+        source: &Bytes,
+        sender: DeviceType,
+    ) -> Result<(), RpcFailure> {
+        let (account, limits) = (self.origin.account, Arc::clone(self.limits()));
+        let Stage::Registered(registered) = &self.stage else {
+            return Ok(());
+        };
+        if sender == DeviceType::Desktop {
+            return Err(RpcFailure::undelivered(RpcErrorCode::NotAllowed));
+        }
+        if request.id.is_empty() || request.id.len() > limits.id_bytes {
+            return Err(RpcFailure::invalid("the id must have 1 to 256 bytes"));
+        }
+        let method = request
+            .method
+            .ok_or(RpcFailure::invalid("the method is missing or empty"))?;
+        let pair = registered
+            .pair
+            .as_ref()
+            .ok_or(RpcFailure::undelivered(RpcErrorCode::DesktopOffline))?;
+        let text = outbound::request(request, method, source, account, registered.device);
+        if text.len() > limits.max_message - ENVELOPE_HEADROOM {
+            return Err(RpcFailure::invalid("tooLarge"));
+        }
+        let forwarded = pair.try_send(Request {
+            connection: self.connection,
+            phone: registered.device,
+            id: request.id.as_ref().into(),
+            permit: self.inbound.take(text.len()),
+            text,
+        });
+        if forwarded.is_err() {
+            self.close(CloseReason::PairLost);
+        }
+        Ok(())
+    }
+
+    fn on_response(&mut self, response: &RpcResponse<'_>, source: &Bytes, sender: DeviceType) {
+        if sender == DeviceType::Mobile {
+            let message = "only desktops answer requests";
+            return self.reply_error(ErrorCode::Forbidden, message, Some("rpc.response"));
+        }
+        let Stage::Registered(registered) = &self.stage else {
+            return;
+        };
+        let Some(pair) = &registered.pair else { return };
+        let text = outbound::response(response, source);
+        let forwarded = pair.try_send(Response {
+            connection: self.connection,
+            id: response.id.as_ref().into(),
+            is_final: response.is_final,
+            permit: self.inbound.take(text.len()),
+            text,
+        });
+        if forwarded.is_err() {
+            self.close(CloseReason::PairLost);
+        }
+    }
+
+    fn on_client_event(&mut self, event: &Event<'_>, source: &Bytes, sender: DeviceType) {
+        match (event_rules::judge(&event.shape, sender), &event.shape) {
+            (Ok(EventAction::Publish), Ok(shape)) => {
+                let Stage::Registered(registered) = &self.stage else {
+                    return;
+                };
+                let now = self.core().environment.now();
+                let device = registered.device;
+                let text = outbound::event(shape, source, device, now);
+                post(
+                    self.relay.directory(),
+                    PublishEvent {
+                        account: self.origin.account,
+                        device,
+                        connection: self.connection,
+                        permit: self.inbound.take(text.len()),
+                        text,
+                    },
+                );
+            }
+            (Err(refusal), _) => self.reply_error(refusal.code, &refusal.message, Some("event")),
+            (Ok(EventAction::Publish | EventAction::Consume), _) => {}
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! One WebSocket over one transport: reads messages, writes what waits, answers pings and closes
+//! properly. It knows nothing of the relay's protocol, only RFC 6455 and the close code of the day.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use relay_model::limits::Limits;
+use relay_model::websocket::close;
+use relay_model::websocket::header::OpCode;
+use relay_model::websocket::reader::{Incoming, ProtocolError, Reader};
+use relay_model::wire::OutgoingText;
+use relay_model::wire::codes::CloseCode;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
+
+use super::lanes::{Lane, OutboundRoom, Permit};
+use super::outbox::Outbox;
+use super::transport::Transport;
+
+/// How much is read at once. One block a thread, whatever the number of its sockets.
+const READ_BLOCK: usize = 128 * 1024;
+
+/// How much one socket may read before the other sockets of its thread have their turn.
+const READ_TURN: usize = 8 * READ_BLOCK;
+
+thread_local! {
+    static BLOCK: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// What came of polling a link.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A complete text message.
+    Text(Bytes),
+    /// A complete binary message; without its payload unless the link keeps it.
+    Binary(Option<Bytes>),
+    /// A ping (which the link has answered) or a pong: a sign of life.
+    ControlFrame,
+    /// The link is closing, for this reason. Comes once; nothing but [`LinkEvent::Ended`] follows.
+    Closing(CloseCause),
+    /// The transport is gone; the link does nothing any more.
+    Ended,
+}
+
+/// Why a link closes without its owner's asking.
+#[derive(Debug)]
+pub enum CloseCause {
+    /// The peer sent a close frame, with this code if any.
+    Peer(Option<u16>),
+    /// The peer broke the WebSocket protocol.
+    Violation(ProtocolError),
+    /// The stream ended without a close frame.
+    EndOfStream,
+    /// The stream failed.
+    Failed(io::Error),
+}
+
+/// Where a link is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// A close frame was queued; the peer's is awaited until the deadline.
+    AwaitingPeer {
+        deadline: Instant,
+    },
+    /// The peer's close frame came; ours is to be written, until the deadline.
+    Answering {
+        deadline: Instant,
+    },
+    Ended,
+}
+
+/// One WebSocket.
+pub struct Link {
+    transport: Option<Box<dyn Transport>>,
+    reader: Reader,
+    outbox: Outbox,
+    room: Arc<OutboundRoom>,
+    limits: Arc<Limits>,
+    /// What was read and not yet taken apart: the bytes behind the upgrade request, and the rest of
+    /// a block that held more than one message.
+    unread: Bytes,
+    phase: Phase,
+    /// The reader met a violation and may not be asked again: what comes is thrown away, the peer's
+    /// close frame included, so the end of the stream is what both sides go by.
+    deaf: bool,
+    /// Our side of the stream was ended.
+    shut_down: bool,
+    /// Since when the peer takes nothing although something waits.
+    stalled_since: Option<Instant>,
+}
+
+impl Link {
+    /// A link over an upgraded transport; `early` are bytes that came behind the upgrade request.
+    /// Messages are limited to `max_message` bytes.
+    pub fn new(
+        transport: Box<dyn Transport>,
+        early: Bytes,
+        reader: Reader,
+        limits: Arc<Limits>,
+    ) -> Self {
+        let room = OutboundRoom::new(Arc::clone(&limits));
+        Self {
+            transport: Some(transport),
+            reader,
+            outbox: Outbox::new(Arc::clone(&room), &limits),
+            room,
+            limits,
+            unread: early,
+            phase: Phase::Open,
+            deaf: false,
+            shut_down: false,
+            stalled_since: None,
+        }
+    }
+
+    /// The room of its lanes, for those who send to it.
+    pub fn room(&self) -> &Arc<OutboundRoom> {
+        &self.room
+    }
+
+    /// Sets the largest message, from the next frame on (TR-3).
+    pub fn set_max_message(&mut self, bytes: usize) {
+        self.reader.set_max_message(bytes);
+    }
+
+    /// How many text and binary messages have begun to come (TR-6).
+    pub fn messages_begun(&self) -> u64 {
+        self.reader.messages_begun()
+    }
+
+    /// How much of an unfinished text message is there (TR-5).
+    pub fn unfinished(&self) -> Option<usize> {
+        self.reader
+            .unfinished()
+            .map(|unfinished| unfinished.received)
+    }
+
+    /// Queues a text message whose room was taken by its sender.
+    pub fn send(&mut self, text: OutgoingText, permit: Permit) {
+        self.outbox.push(text, permit, false);
+    }
+
+    /// Queues a forwarded request, which is counted when it leaves (RPC-5).
+    pub fn send_request(&mut self, text: OutgoingText, permit: Permit) {
+        self.outbox.push(text, permit, true);
+    }
+
+    /// Queues a text message of its owner; false if its lane is full.
+    #[must_use]
+    pub fn try_send(&mut self, lane: Lane, text: OutgoingText) -> bool {
+        let permit = self.room.reserve(lane, text.len());
+        permit
+            .map(|permit| self.outbox.push(text, permit, false))
+            .is_some()
+    }
+
+    /// Queues a binary message of its owner; false if its lane is full.
+    #[must_use]
+    pub fn try_send_binary(&mut self, lane: Lane, payload: Bytes) -> bool {
+        let permit = self.room.reserve(lane, payload.len());
+        permit
+            .map(|permit| self.outbox.push_binary(payload, permit))
+            .is_some()
+    }
+
+    /// Queues a ping.
+    pub fn ping(&mut self) {
+        self.outbox.push_control(OpCode::Ping, Bytes::new());
+    }
+
+    /// Holds back everything but the control lane, or lets it go (REG-7).
+    pub fn hold(&mut self, held: bool) {
+        self.outbox.hold(held);
+    }
+
+    /// Begins to close: the close frame is the last to leave, behind what waits in the control lane.
+    /// The peer has `close_timeout` to answer it. A link that closes already goes on as it was.
+    pub fn close(&mut self, code: CloseCode, now: Instant) {
+        if self.phase == Phase::Open {
+            self.outbox.close(close::encode(code.code(), ""));
+            self.phase = Phase::AwaitingPeer {
+                deadline: now + self.limits.close_timeout,
+            };
+        }
+    }
+
+    /// Ends at once: the peer sees a reset.
+    pub fn kill(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            transport.kill();
+        }
+        self.phase = Phase::Ended;
+    }
+
+    /// Whether nothing but the end is to be expected.
+    pub fn is_closing(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// When the link wants to be polled although nothing happens on its transport: to give up a peer
+    /// that does not close.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::AwaitingPeer { deadline } | Phase::Answering { deadline } => Some(deadline),
+            Phase::Open | Phase::Ended => None,
+        }
+    }
+
+    /// Since when the peer takes nothing although something waits for it (TR-10).
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.stalled_since
+    }
+
+    /// Reads the next thing from the peer. Pings are answered, the peer's close too.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<LinkEvent> {
+        let mut turn = 0;
+        loop {
+            if self.deadline().is_some_and(|deadline| now >= deadline) {
+                self.kill();
+            }
+            if self.transport.is_none() {
+                return Poll::Ready(LinkEvent::Ended);
+            }
+            if matches!(self.phase, Phase::Answering { .. }) {
+                // Nothing that comes behind the peer's close frame counts.
+                return Poll::Pending;
+            }
+            if let Some(incoming) = self.take_apart_unread() {
+                if let Some(event) = self.event_of(incoming, now) {
+                    return Poll::Ready(event);
+                }
+                continue;
+            }
+            if turn >= READ_TURN {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let read = match self.poll_block(cx) {
+                Poll::Ready(read) => read,
+                Poll::Pending => return Poll::Pending,
+            };
+            let event = match read {
+                Ok((0, _)) => self.end(CloseCause::EndOfStream),
+                Ok((bytes, incoming)) => {
+                    turn += bytes;
+                    incoming.and_then(|incoming| self.event_of(incoming, now))
+                }
+                Err(error) => self.end(CloseCause::Failed(error)),
+            };
+            if let Some(event) = event {
+                return Poll::Ready(event);
+            }
+        }
+    }
+
+    /// Takes the next message from what was read before.
+    fn take_apart_unread(&mut self) -> Option<Result<Incoming, ProtocolError>> {
+        if self.deaf {
+            self.unread = Bytes::new();
+        }
+        if self.unread.is_empty() {
+            return None;
+        }
+        let mut rest = &self.unread[..];
+        let taken = self.reader.next(&mut rest).transpose();
+        let used = self.unread.len() - rest.len();
+        self.unread = if rest.is_empty() {
+            Bytes::new()
+        } else {
+            self.unread.slice(used..)
+        };
+        taken
+    }
+
+    /// Reads one block and takes the first message from it; the rest is kept in `unread`.
+    #[expect(
+        clippy::type_complexity,
+        reason = "bytes read, and what they completed"
+    )]
+    fn poll_block(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(usize, Option<Result<Incoming, ProtocolError>>)>> {
+        let Some(transport) = &mut self.transport else {
+            return Poll::Ready(Ok((0, None)));
+        };
+        let mut block = BLOCK.take();
+        block.resize(READ_BLOCK, 0);
+        let mut buffer = ReadBuf::new(&mut block);
+        let polled = Pin::new(transport).poll_read(cx, &mut buffer);
+        let mut rest = buffer.filled();
+        let bytes = rest.len();
+        let mut taken = None;
+        if !self.deaf && bytes > 0 {
+            taken = self.reader.next(&mut rest).transpose();
+            if !rest.is_empty() {
+                self.unread = Bytes::copy_from_slice(rest);
+            }
+        }
+        BLOCK.set(block);
+        polled.map_ok(|()| (bytes, taken))
+    }
+
+    fn event_of(
+        &mut self,
+        incoming: Result<Incoming, ProtocolError>,
+        now: Instant,
+    ) -> Option<LinkEvent> {
+        let closing = self.is_closing();
+        match incoming {
+            Ok(Incoming::Text(text)) => (!closing).then_some(LinkEvent::Text(text)),
+            Ok(Incoming::Binary(payload)) => (!closing).then_some(LinkEvent::Binary(payload)),
+            Ok(Incoming::Ping(payload)) => {
+                self.outbox.push_control(OpCode::Pong, payload);
+                (!closing).then_some(LinkEvent::ControlFrame)
+            }
+            Ok(Incoming::Pong) => (!closing).then_some(LinkEvent::ControlFrame),
+            Ok(Incoming::Close(frame)) => {
+                let code = frame.as_ref().map(|frame| frame.code);
+                // An answer to our own close frame; `Outbox::close` takes only the first.
+                self.outbox.close(
+                    frame.map_or_else(Bytes::new, |frame| close::encode(frame.code, &frame.reason)),
+                );
+                self.phase = Phase::Answering {
+                    deadline: self.deadline_from(now),
+                };
+                (!closing).then_some(LinkEvent::Closing(CloseCause::Peer(code)))
+            }
+            Err(violation) => {
+                self.deaf = true;
+                self.close(violation.close_code(), now);
+                (!closing).then_some(LinkEvent::Closing(CloseCause::Violation(violation)))
+            }
+        }
+    }
+
+    fn deadline_from(&self, now: Instant) -> Instant {
+        self.deadline().unwrap_or(now + self.limits.close_timeout)
+    }
+
+    fn end(&mut self, cause: CloseCause) -> Option<LinkEvent> {
+        let closing = self.is_closing();
+        self.transport = None;
+        self.phase = Phase::Ended;
+        (!closing).then_some(LinkEvent::Closing(cause))
+    }
+
+    /// Writes what may leave. A link whose close handshake is done ends.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: impl Fn() -> Instant,
+    ) -> Option<LinkEvent> {
+        let transport = self.transport.as_deref_mut()?;
+        match self.outbox.write(Pin::new(&mut *transport), cx) {
+            Ok(written) if written.done => {
+                self.stalled_since = None;
+                if matches!(self.phase, Phase::Answering { .. }) {
+                    self.transport = None;
+                    self.phase = Phase::Ended;
+                    return Some(LinkEvent::Ended);
+                }
+                if self.deaf && !self.shut_down {
+                    // The outcome does not matter: the peer's end or the deadline decides.
+                    self.shut_down = Pin::new(transport).poll_shutdown(cx).is_ready();
+                }
+                None
+            }
+            Ok(written) => {
+                if written.progress || self.stalled_since.is_none() {
+                    self.stalled_since = Some(now());
+                }
+                None
+            }
+            Err(error) => {
+                let event = self.end(CloseCause::Failed(error));
+                Some(event.unwrap_or(LinkEvent::Ended))
+            }
+        }
+    }
+}

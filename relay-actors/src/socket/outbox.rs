@@ -1,0 +1,329 @@
+//! What waits for a socket's peer and in which order it leaves: control frames before RPC frames
+//! before events (RPC-9), a begun message to its end, control frames between its fragments (TR-3).
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use relay_model::limits::Limits;
+use relay_model::websocket::header::OpCode;
+use relay_model::websocket::writer::{MessageWriter, SLICES_PER_MESSAGE};
+use relay_model::wire::OutgoingText;
+
+use super::lanes::{Lane, OutboundRoom, Permit};
+use super::transport::Transport;
+
+/// The most messages handed to the socket in one write.
+const BATCH_MESSAGES: usize = 16;
+/// Bytes after which a write takes no further message, so that a more urgent one that comes during
+/// the write waits for little.
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// One waiting message.
+#[derive(Debug)]
+struct Queued {
+    message: MessageWriter,
+    /// Held until the message is written; pings, pongs and the close need none, there is at most
+    /// one of each.
+    _permit: Option<Permit>,
+    /// A forwarded request, which is counted when it leaves (RPC-5).
+    is_request: bool,
+}
+
+/// The waiting messages of one socket.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    room: Arc<OutboundRoom>,
+    fragment_size: usize,
+    control: VecDeque<Queued>,
+    rpc: VecDeque<Queued>,
+    event: VecDeque<Queued>,
+    /// The data lane whose front message has begun.
+    begun: Option<Lane>,
+    /// Only the control lane may leave: a registration is under way (REG-7).
+    held: bool,
+    closing: bool,
+    needs_flush: bool,
+}
+
+/// What a write achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Whether any byte was accepted.
+    pub(crate) progress: bool,
+    /// Whether everything that may leave has left.
+    pub(crate) done: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(room: Arc<OutboundRoom>, limits: &Limits) -> Self {
+        Self {
+            room,
+            fragment_size: limits.fragment_size,
+            control: VecDeque::new(),
+            rpc: VecDeque::new(),
+            event: VecDeque::new(),
+            begun: None,
+            held: false,
+            closing: false,
+            needs_flush: false,
+        }
+    }
+
+    /// Adds a message to its permit's lane; after a close it is dropped.
+    pub(crate) fn push(&mut self, text: OutgoingText, permit: Permit, is_request: bool) {
+        let lane = permit.lane();
+        let message = MessageWriter::text(text, self.fragment_size);
+        self.enqueue(
+            lane,
+            Queued {
+                message,
+                _permit: Some(permit),
+                is_request,
+            },
+        );
+    }
+
+    /// Adds a binary message (only an echo sends one).
+    pub(crate) fn push_binary(&mut self, payload: Bytes, permit: Permit) {
+        let lane = permit.lane();
+        let message = MessageWriter::binary(payload, self.fragment_size);
+        self.enqueue(
+            lane,
+            Queued {
+                message,
+                _permit: Some(permit),
+                is_request: false,
+            },
+        );
+    }
+
+    /// Adds a ping or a pong; one that waits already makes way (TR-6: of several unanswered pings
+    /// only the last is answered).
+    pub(crate) fn push_control(&mut self, opcode: OpCode, payload: Bytes) {
+        self.control
+            .retain(|queued| queued.message.opcode() != opcode || queued.message.has_begun());
+        let message = MessageWriter::control(opcode, payload);
+        self.enqueue(
+            Lane::Control,
+            Queued {
+                message,
+                _permit: None,
+                is_request: false,
+            },
+        );
+    }
+
+    /// Adds the close frame as the last one. What waits in the other lanes is dropped, except the
+    /// frame that has begun.
+    pub(crate) fn close(&mut self, payload: Bytes) {
+        if self.closing {
+            return;
+        }
+        let begun = self.begun;
+        for (lane, queue) in [(Lane::Rpc, &mut self.rpc), (Lane::Event, &mut self.event)] {
+            queue.truncate(usize::from(begun == Some(lane)));
+        }
+        let message = MessageWriter::control(OpCode::Close, payload);
+        self.enqueue(
+            Lane::Control,
+            Queued {
+                message,
+                _permit: None,
+                is_request: false,
+            },
+        );
+        self.closing = true;
+    }
+
+    /// Holds back everything but the control lane, or lets it go.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    fn enqueue(&mut self, lane: Lane, queued: Queued) {
+        if !self.closing {
+            self.queue_mut(lane).push_back(queued);
+        }
+    }
+
+    fn queue(&self, lane: Lane) -> &VecDeque<Queued> {
+        match lane {
+            Lane::Control => &self.control,
+            Lane::Rpc => &self.rpc,
+            Lane::Event => &self.event,
+        }
+    }
+
+    fn queue_mut(&mut self, lane: Lane) -> &mut VecDeque<Queued> {
+        match lane {
+            Lane::Control => &mut self.control,
+            Lane::Rpc => &mut self.rpc,
+            Lane::Event => &mut self.event,
+        }
+    }
+
+    /// Writes until the socket takes no more or nothing that may leave is left.
+    ///
+    /// # Errors
+    /// The transport's: the connection is gone.
+    pub(crate) fn write(
+        &mut self,
+        mut io: Pin<&mut dyn Transport>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<Written> {
+        let mut progress = false;
+        loop {
+            match self.write_batch(io.as_mut(), cx) {
+                Poll::Ready(Ok(0)) => break,
+                Poll::Ready(Ok(_)) => progress = true,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    return Ok(Written {
+                        progress,
+                        done: false,
+                    });
+                }
+            }
+        }
+        if self.needs_flush {
+            match io.poll_flush(cx) {
+                Poll::Ready(result) => {
+                    result?;
+                    self.needs_flush = false;
+                }
+                Poll::Pending => {
+                    return Ok(Written {
+                        progress,
+                        done: false,
+                    });
+                }
+            }
+        }
+        Ok(Written {
+            progress,
+            done: true,
+        })
+    }
+
+    /// Writes one batch; `Ok(0)` means that nothing may leave.
+    fn write_batch(
+        &mut self,
+        io: Pin<&mut dyn Transport>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut batch = Vec::with_capacity(BATCH_MESSAGES);
+        let claimed = self.plan(&mut batch);
+        if batch.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut slices = Vec::with_capacity(batch.len() * SLICES_PER_MESSAGE);
+        for &(lane, index) in &batch {
+            self.queue(lane)[index].message.gather(&mut slices);
+        }
+        let accepted = io.poll_write_vectored(cx, &slices);
+        drop(slices);
+        let bytes = match accepted {
+            Poll::Ready(Ok(0)) => {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            Poll::Ready(Ok(bytes)) => bytes,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => 0,
+        };
+        let left = self.account(&batch, bytes);
+        self.room.begun_requests().unclaim(claimed - left);
+        if bytes == 0 {
+            return Poll::Pending;
+        }
+        self.needs_flush = true;
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// Chooses what the next write offers, as (lane, index) in the order of leaving, and claims the
+    /// requests among it. Returns how many it claimed.
+    fn plan(&mut self, batch: &mut Vec<(Lane, usize)>) -> u64 {
+        let begun = self.begun.map(|lane| (lane, &self.queue(lane)[0].message));
+        let mid_frame = begun.filter(|(_, message)| !message.is_between_frames());
+        let mut bytes = 0;
+        if let Some((lane, message)) = mid_frame {
+            batch.push((lane, 0));
+            bytes += message.payload_len().min(self.fragment_size);
+        }
+        for index in 0..self.control.len().min(BATCH_MESSAGES - batch.len()) {
+            batch.push((Lane::Control, index));
+            bytes += self.control[index].message.payload_len();
+        }
+        if self.closing {
+            return 0;
+        }
+        if let Some((lane, message)) = begun {
+            if mid_frame.is_none() && batch.len() < BATCH_MESSAGES {
+                batch.push((lane, 0));
+                bytes += message.payload_len().min(self.fragment_size);
+            }
+            if !message.is_on_last_frame() {
+                return 0;
+            }
+        }
+        if self.held {
+            return 0;
+        }
+        let mut claimed = 0;
+        for lane in [Lane::Rpc, Lane::Event] {
+            let first = usize::from(self.begun == Some(lane));
+            for index in first..self.queue(lane).len() {
+                if batch.len() == BATCH_MESSAGES || bytes >= BATCH_BYTES {
+                    return claimed;
+                }
+                let queued = &self.queue(lane)[index];
+                if queued.is_request {
+                    if !self.room.begun_requests().claim() {
+                        return claimed;
+                    }
+                    claimed += 1;
+                }
+                batch.push((lane, index));
+                bytes += queued.message.payload_len();
+                if !queued.message.is_on_last_frame() {
+                    return claimed;
+                }
+            }
+        }
+        claimed
+    }
+
+    /// Takes note of what the socket accepted of a batch, removes what is finished, and returns how
+    /// many of the requests that this batch claimed have begun.
+    fn account(&mut self, batch: &[(Lane, usize)], mut bytes: usize) -> u64 {
+        let mut begun_requests = 0;
+        for &(lane, _) in batch {
+            if bytes == 0 {
+                break;
+            }
+            let queue = self.queue_mut(lane);
+            // Earlier messages of the lane were finished and removed, so this one is the front.
+            let Some(front) = queue.front_mut() else {
+                break;
+            };
+            let had_begun = front.message.has_begun();
+            bytes = front.message.advance(bytes);
+            begun_requests += u64::from(front.is_request && !had_begun);
+            let finished = front.message.is_finished();
+            if finished {
+                queue.pop_front();
+                if queue.is_empty() {
+                    // A socket with nothing to write owns no buffer.
+                    *queue = VecDeque::new();
+                }
+            }
+            if lane != Lane::Control {
+                self.begun = (!finished).then_some(lane);
+            }
+        }
+        begun_requests
+    }
+}

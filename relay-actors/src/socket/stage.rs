@@ -1,0 +1,148 @@
+//! How far a connection has come: unregistered, being checked, registered. What belongs to a stage
+//! exists in that stage only.
+
+use std::collections::VecDeque;
+
+use actix::Addr;
+use bytes::Bytes;
+use relay_model::ids::{ConnectionGeneration, DeviceId, SessionId};
+use relay_model::limits::Limits;
+use relay_model::store::DeviceType;
+use relay_model::wire::OutgoingText;
+use tokio::time::Instant;
+
+use super::lanes::Permit;
+use crate::directory::RegistrationSequence;
+use crate::registry::RegistryActor;
+
+/// The stage of a connection.
+pub(super) enum Stage {
+    /// No registration made or under way.
+    Unregistered,
+    /// A registration is being checked.
+    Checking(Box<Checking>),
+    /// The connection is a route.
+    Registered(Box<Registered>),
+}
+
+/// A registration under way.
+pub(super) struct Checking {
+    /// The registration that the socket holds meanwhile, if it registers again (REG-10).
+    pub(super) previous: Option<Box<Registered>>,
+    pub(super) sequence: RegistrationSequence,
+    pub(super) waiting: WaitingFrames,
+    /// Statuses that came for the route before its reply was there; they may not overtake it.
+    pub(super) statuses: Vec<(OutgoingText, Permit)>,
+}
+
+/// A registration that was answered.
+pub(super) struct Registered {
+    pub(super) device: DeviceId,
+    pub(super) device_type: DeviceType,
+    pub(super) session: SessionId,
+    /// The pair: a desktop's own, or that of a phone's target.
+    pub(super) pair: Option<Addr<RegistryActor>>,
+    pub(super) generation: Option<ConnectionGeneration>,
+    pub(super) touches: Touches,
+    /// When a heartbeat was last passed on for storing.
+    pub(super) heartbeat_at: Option<Instant>,
+}
+
+/// The touches of a session, reported now and then rather than one by one (SES-1).
+pub(super) struct Touches {
+    last: Instant,
+    reported: Instant,
+}
+
+impl Touches {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            last: now,
+            reported: now,
+        }
+    }
+
+    /// Takes note of a touch; true if it is time to report it.
+    pub(super) fn touch(&mut self, now: Instant, limits: &Limits) -> bool {
+        self.last = now;
+        let due = now.duration_since(self.reported) >= limits.session_touch_interval;
+        if due {
+            self.reported = now;
+        }
+        due
+    }
+
+    /// The last touch, if it was not reported.
+    pub(super) fn unreported(&self) -> Option<Instant> {
+        (self.last > self.reported).then_some(self.last)
+    }
+}
+
+/// Frames that wait, in order, for the reply of a registration (REG-1).
+#[derive(Default)]
+pub(super) struct WaitingFrames {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl WaitingFrames {
+    /// Adds a frame; false if there is no room for it.
+    pub(super) fn push(&mut self, frame: Bytes, limits: &Limits) -> bool {
+        let bytes = self.bytes + frame.len();
+        if self.frames.len() >= limits.waiting_frames || bytes > limits.waiting_bytes {
+            return false;
+        }
+        self.bytes = bytes;
+        self.frames.push_back(frame);
+        true
+    }
+
+    pub(super) fn into_frames(self) -> VecDeque<Bytes> {
+        self.frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// REG-1: 16 frames and 64 KiB may wait.
+    #[test]
+    fn waiting_frames_are_bounded() {
+        let limits = Limits::default();
+        let mut waiting = WaitingFrames::default();
+        for _ in 0..16 {
+            assert!(waiting.push(Bytes::from_static(b"{}"), &limits));
+        }
+        assert!(!waiting.push(Bytes::from_static(b"{}"), &limits));
+        assert_eq!(waiting.into_frames().len(), 16);
+
+        let mut waiting = WaitingFrames::default();
+        assert!(waiting.push(vec![0; 64 * 1024].into(), &limits));
+        assert!(!waiting.push(vec![0; 1].into(), &limits));
+    }
+
+    /// SES-1: touches are reported at most every 60 s, and the last one is never lost.
+    #[test]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an arbitrary start; no clock is read again"
+    )]
+    fn touches_are_reported_now_and_then() {
+        let (start, limits) = (
+            Instant::from_std(std::time::Instant::now()),
+            Limits::default(),
+        );
+        let mut touches = Touches::new(start);
+        let mut reports = 0;
+        for second in 1..=150 {
+            let now = start + Duration::from_secs(second);
+            reports += u32::from(touches.touch(now, &limits));
+        }
+        assert_eq!(reports, 2);
+        assert_eq!(touches.unreported(), Some(start + Duration::from_secs(150)));
+        assert!(Touches::new(start).unreported().is_none());
+    }
+}

@@ -1,0 +1,69 @@
+//! What the store is asked and told.
+
+use actix::Message;
+use relay_model::ids::{AccountId, DeviceId};
+use relay_model::store::{
+    DesktopRegistration, DeviceFilter, DeviceRow, HeartbeatWrite, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError,
+};
+
+/// Reads what a registration is checked against; from the socket that registers.
+#[derive(Message)]
+#[rtype(result = "Result<RegistrationFacts, StoreError>")]
+pub(crate) struct ReadRegistrationFacts {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
+    pub(crate) target: Option<DeviceId>,
+}
+
+/// Creates or updates a desktop's row; from the device API.
+#[derive(Message)]
+#[rtype(result = "Result<RegistrationOutcome, StoreError>")]
+pub(crate) struct RegisterDesktop {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
+    pub(crate) registration: DesktopRegistration,
+}
+
+/// Creates or updates a phone's row; from the device API.
+#[derive(Message)]
+#[rtype(result = "Result<RegistrationOutcome, StoreError>")]
+pub(crate) struct RegisterPhone {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
+    pub(crate) registration: PhoneRegistration,
+}
+
+/// Lists an account's devices; from the device API.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<DeviceRow>, StoreError>")]
+pub(crate) struct ListDevices {
+    pub(crate) account: AccountId,
+    pub(crate) filter: DeviceFilter,
+}
+
+/// Reads the protocol floor (REG-9).
+#[derive(Message)]
+#[rtype(result = "Result<u32, StoreError>")]
+pub(crate) struct ReadProtocolFloor;
+
+/// Asks whether the database answers (OP-8).
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub(crate) struct CheckDatabase;
+
+/// Stores a presence change, soon; from DirectoryActor. At most two a device wait.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct RecordPresence(pub(crate) PresenceWrite);
+
+/// Stores a heartbeat, soon; from a socket, at most one in `presence.heartbeat_interval` (KA-1).
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct RecordHeartbeat(pub(crate) HeartbeatWrite);
+
+/// Stores what waits, then marks this instance's rows as offline and gives up its lease; from
+/// whoever stops the relay, once.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub(crate) struct ReleaseInstance;

@@ -1,0 +1,316 @@
+//! StoreActor: stands in front of the database. It bounds what runs and what waits, gives every call
+//! a deadline, batches presence and heartbeats, and keeps this instance's lease (PR-6).
+
+mod messages;
+mod presence_batch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, ResponseActFuture, ResponseFuture,
+    WrapFuture,
+};
+use indexmap::IndexMap;
+use relay_model::ids::DeviceId;
+use relay_model::store::{
+    Asker, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts, RegistrationOutcome,
+    StoreError, StoreFuture,
+};
+use tokio::sync::Semaphore;
+
+pub(crate) use messages::*;
+use presence_batch::PresenceBatch;
+
+use crate::environment::FatalGuard;
+use crate::relay::Core;
+
+/// How long a batch that could not be stored waits for the next try.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The only actor that touches the database.
+pub(crate) struct StoreActor {
+    core: Arc<Core>,
+    store: Arc<dyn DeviceStore>,
+    gate: Gate,
+    presence: PresenceBatch,
+    heartbeats: IndexMap<DeviceId, HeartbeatWrite>,
+    writing_presence: bool,
+    released: bool,
+    _fatal: FatalGuard,
+}
+
+/// Bounds the calls: so many run, so many more wait, none longer than its deadline.
+#[derive(Clone)]
+struct Gate {
+    running: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    max_waiting: usize,
+    timeout: Duration,
+}
+
+/// One of the calls that wait or run.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Gate {
+    /// Makes a call when there is room for it. A call that outlives its deadline keeps its place
+    /// among those that run until it ends, since its thread is busy all the same.
+    async fn call<T: Send + 'static>(
+        self,
+        begin: impl FnOnce() -> StoreFuture<T> + 'static,
+    ) -> Result<T, StoreError> {
+        let place = Place(Arc::clone(&self.waiting));
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= self.max_waiting {
+            return Err(StoreError::QueueFull);
+        }
+        let too_late = || StoreError::Unavailable("no answer in time".to_owned());
+        let running = self.running;
+        let call = actix_rt::spawn(async move {
+            let _place = place;
+            // The semaphore is never closed.
+            let _permit = running
+                .acquire_owned()
+                .await
+                .map_err(|_| StoreError::QueueFull)?;
+            begin().await
+        });
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(StoreError::Failed("the query panicked".to_owned())),
+            Err(_) => Err(too_late()),
+        }
+    }
+}
+
+impl StoreActor {
+    pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
+        let limits = &core.limits;
+        let gate = Gate {
+            running: Arc::new(Semaphore::new(limits.database_pool)),
+            waiting: Arc::new(AtomicUsize::new(0)),
+            max_waiting: limits.database_queue,
+            timeout: limits.database_timeout,
+        };
+        let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
+        Self {
+            core,
+            store,
+            gate,
+            presence: PresenceBatch::default(),
+            heartbeats: IndexMap::new(),
+            writing_presence: false,
+            released: false,
+            _fatal: fatal,
+        }
+    }
+
+    fn asker(&self) -> Asker {
+        Asker {
+            instance: self.core.instance,
+            now: self.core.environment.now(),
+        }
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
+    ) -> ResponseFuture<Result<T, StoreError>> {
+        let store = Arc::clone(&self.store);
+        Box::pin(self.gate.clone().call(move || begin(&*store)))
+    }
+
+    /// Starts a call whose outcome only a log line tells.
+    fn call_quietly<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
+    ) {
+        let call = self.call(begin);
+        actix_rt::spawn(async move {
+            if let Err(error) = call.await {
+                tracing::warn!(%error, "could not {what}");
+            }
+        });
+    }
+
+    fn renew_lease(&self) {
+        if self.released {
+            return;
+        }
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits.instance_lease);
+        self.call_quietly("renew this instance's lease", move |store| {
+            store.renew_instance(instance, now, lease_until)
+        });
+    }
+
+    fn sweep(&self) {
+        let now = self.core.environment.now();
+        self.call_quietly("correct the rows of lost instances", move |store| {
+            store.sweep_lost(now)
+        });
+    }
+
+    fn write_heartbeats(&mut self) {
+        if !self.heartbeats.is_empty() {
+            let heartbeats = std::mem::take(&mut self.heartbeats).into_values().collect();
+            self.call_quietly("store heartbeats", move |store| {
+                store.write_heartbeats(heartbeats)
+            });
+        }
+    }
+
+    /// Writes what waits, unless a write is under way: what comes meanwhile makes the next batch.
+    fn write_presence(&mut self, ctx: &mut Context<Self>) {
+        if self.writing_presence || self.presence.is_empty() {
+            return;
+        }
+        self.writing_presence = true;
+        let writes = self.presence.take();
+        let batch = writes.clone();
+        let call = self.call(move |store| store.write_presence(batch));
+        ctx.spawn(call.into_actor(self).map(move |result, actor, ctx| {
+            actor.writing_presence = false;
+            match result {
+                Ok(()) => actor.write_presence(ctx),
+                Err(StoreError::Failed(error)) => {
+                    tracing::error!(%error, writes = writes.len(), "presence could not be stored");
+                    actor.write_presence(ctx);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "presence waits for the database");
+                    actor.presence.put_back(writes);
+                    ctx.run_later(RETRY_PAUSE, Self::write_presence);
+                }
+            }
+        }));
+    }
+}
+
+impl Actor for StoreActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(0);
+        let limits = &self.core.limits;
+        self.renew_lease();
+        self.sweep();
+        ctx.run_interval(limits.instance_renewal, |actor, _| actor.renew_lease());
+        ctx.run_interval(limits.presence_sweep_interval, |actor, _| actor.sweep());
+        ctx.run_interval(limits.heartbeat_interval, |actor, _| {
+            actor.write_heartbeats()
+        });
+    }
+}
+
+impl Handler<ReadRegistrationFacts> for StoreActor {
+    type Result = ResponseFuture<Result<RegistrationFacts, StoreError>>;
+
+    fn handle(&mut self, read: ReadRegistrationFacts, _: &mut Self::Context) -> Self::Result {
+        let ReadRegistrationFacts {
+            account,
+            device,
+            target,
+        } = read;
+        let asker = self.asker();
+        self.call(move |store| store.registration_facts(asker, account, device, target))
+    }
+}
+
+impl Handler<RegisterDesktop> for StoreActor {
+    type Result = ResponseFuture<Result<RegistrationOutcome, StoreError>>;
+
+    fn handle(&mut self, register: RegisterDesktop, _: &mut Self::Context) -> Self::Result {
+        let RegisterDesktop {
+            account,
+            device,
+            registration,
+        } = register;
+        let now = self.core.environment.now();
+        self.call(move |store| store.register_desktop(account, device, registration, now))
+    }
+}
+
+impl Handler<RegisterPhone> for StoreActor {
+    type Result = ResponseFuture<Result<RegistrationOutcome, StoreError>>;
+
+    fn handle(&mut self, register: RegisterPhone, _: &mut Self::Context) -> Self::Result {
+        let RegisterPhone {
+            account,
+            device,
+            registration,
+        } = register;
+        let now = self.core.environment.now();
+        self.call(move |store| store.register_phone(account, device, registration, now))
+    }
+}
+
+impl Handler<ListDevices> for StoreActor {
+    type Result = ResponseFuture<Result<Vec<DeviceRow>, StoreError>>;
+
+    fn handle(&mut self, list: ListDevices, _: &mut Self::Context) -> Self::Result {
+        let ListDevices { account, filter } = list;
+        let asker = self.asker();
+        self.call(move |store| store.devices(asker, account, filter))
+    }
+}
+
+impl Handler<ReadProtocolFloor> for StoreActor {
+    type Result = ResponseFuture<Result<u32, StoreError>>;
+
+    fn handle(&mut self, _: ReadProtocolFloor, _: &mut Self::Context) -> Self::Result {
+        self.call(|store| store.protocol_floor())
+    }
+}
+
+impl Handler<CheckDatabase> for StoreActor {
+    type Result = ResponseFuture<Result<(), StoreError>>;
+
+    fn handle(&mut self, _: CheckDatabase, _: &mut Self::Context) -> Self::Result {
+        self.call(|store| store.check())
+    }
+}
+
+impl Handler<RecordPresence> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, RecordPresence(write): RecordPresence, ctx: &mut Self::Context) {
+        self.presence.add(write);
+        self.write_presence(ctx);
+    }
+}
+
+impl Handler<RecordHeartbeat> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, RecordHeartbeat(write): RecordHeartbeat, _: &mut Self::Context) {
+        self.heartbeats.insert(write.device, write);
+    }
+}
+
+impl Handler<ReleaseInstance> for StoreActor {
+    type Result = ResponseActFuture<Self, Result<(), StoreError>>;
+
+    fn handle(&mut self, _: ReleaseInstance, _: &mut Self::Context) -> Self::Result {
+        self.released = true;
+        self.write_heartbeats();
+        let waiting = self.presence.take();
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let flush = self.call(move |store| store.write_presence(waiting));
+        let release = self.call(move |store| store.release_instance(instance, now));
+        Box::pin(
+            async move {
+                flush.await?;
+                release.await
+            }
+            .into_actor(self),
+        )
+    }
+}

@@ -1,0 +1,166 @@
+//! The device store over a database: runs each call's query on a thread that may block, so that no
+//! actor ever waits for a disk.
+
+use super::pool::{OpenError, Pool};
+use super::{
+    Asker, DatabaseUrl, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, HeartbeatWrite,
+    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
+    StoreFuture, devices, instances, migrations, presence, registration, registration_facts,
+};
+use std::time::Duration;
+
+use crate::ids::{AccountId, DeviceId, RelayInstanceId};
+use crate::limits::Limits;
+use crate::time::Timestamp;
+
+/// The store in SQLite, or in another database once there is a [`DatabaseUrl`] for it. Clones share
+/// their connections. Its futures need a tokio runtime.
+#[derive(Clone)]
+pub struct DieselStore {
+    pool: Pool,
+    instance_retention: Duration,
+}
+
+impl DieselStore {
+    /// Opens the database without connecting to it; makes a missing SQLite file and its folder, for
+    /// their owner only. Uses `database.pool`, `database.timeout` and `presence.instance_retention`.
+    ///
+    /// # Errors
+    /// When the URL names something that can not be a database file.
+    pub fn open(url: &DatabaseUrl, limits: &Limits) -> Result<Self, OpenError> {
+        Ok(Self::over(Pool::open(url, limits)?, limits))
+    }
+
+    fn over(pool: Pool, limits: &Limits) -> Self {
+        Self {
+            pool,
+            instance_retention: limits.instance_retention,
+        }
+    }
+
+    /// Applies the pending migrations, all or none, and returns their versions.
+    pub fn migrate(&self) -> StoreFuture<Vec<String>> {
+        self.write(migrations::migrate)
+    }
+
+    /// The names of the migrations that [`migrate`](Self::migrate) would apply.
+    pub fn pending_migrations(&self) -> StoreFuture<Vec<String>> {
+        self.read(migrations::pending)
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let pool = self.pool.clone();
+        Box::pin(blocking(move || query(&pool)))
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let pool = self.pool.clone();
+        Box::pin(async move {
+            let turn = match pool.writers() {
+                Some(writers) => writers.acquire_owned().await.ok(),
+                None => None,
+            };
+            // The turn goes along: a caller that gives up does not end the query that it began.
+            blocking(move || {
+                let _turn = turn;
+                query(&pool)
+            })
+            .await
+        })
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    query: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(query).await {
+        Ok(answer) => answer,
+        Err(error) if error.is_panic() => Err(StoreError::Failed("the query panicked".to_owned())),
+        Err(_) => Err(StoreError::Failed("the process is stopping".to_owned())),
+    }
+}
+
+impl DeviceStore for DieselStore {
+    fn registration_facts(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        device: DeviceId,
+        target: Option<DeviceId>,
+    ) -> StoreFuture<RegistrationFacts> {
+        self.read(move |pool| registration_facts::read(pool, asker, account, device, target))
+    }
+
+    fn register_desktop(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: DesktopRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome> {
+        self.write(move |pool| {
+            registration::register(pool, account, device, registration.into(), now)
+        })
+    }
+
+    fn register_phone(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: PhoneRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome> {
+        self.write(move |pool| {
+            registration::register(pool, account, device, registration.into(), now)
+        })
+    }
+
+    fn devices(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        filter: DeviceFilter,
+    ) -> StoreFuture<Vec<DeviceRow>> {
+        self.read(move |pool| devices::list(pool, asker, account, filter))
+    }
+
+    fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
+        self.write(move |pool| presence::write_changes(pool, &writes))
+    }
+
+    fn write_heartbeats(&self, writes: Vec<HeartbeatWrite>) -> StoreFuture<()> {
+        self.write(move |pool| presence::write_heartbeats(pool, &writes))
+    }
+
+    fn renew_instance(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.write(move |pool| instances::renew(pool, instance, now, lease_until))
+    }
+
+    fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
+        let forget_before = now.minus(self.instance_retention);
+        self.write(move |pool| instances::sweep_lost(pool, now, forget_before))
+    }
+
+    fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
+        self.write(move |pool| instances::release(pool, instance, now))
+    }
+
+    fn protocol_floor(&self) -> StoreFuture<u32> {
+        self.read(registration_facts::protocol_floor)
+    }
+
+    fn check(&self) -> StoreFuture<()> {
+        self.read(|pool| registration_facts::protocol_floor(pool).map(drop))
+    }
+}

@@ -1,0 +1,152 @@
+//! The relays that share this database, and the rows that a dead or stopped one leaves behind
+//! (PR-6, DR-3).
+
+use diesel::dsl::{case_when, sql};
+use diesel::expression::SqlLiteral;
+use diesel::prelude::*;
+use diesel::sql_types::Bool;
+use diesel::upsert::excluded;
+
+use super::columns::{StoredMoment, StoredUuid};
+use super::pool::{Pool, transaction};
+use super::schema::{devices, relay_instances};
+use super::{DeviceStatus, OfflineReason, StoreError};
+use crate::ids::RelayInstanceId;
+use crate::time::Timestamp;
+
+/// Stands for the renewal of a relay that has no row.
+const LONG_AGO: StoredMoment = StoredMoment(Timestamp::from_unix_micros(0));
+
+/// Spelled out, not bound: only so does the index of connected rows serve it.
+fn connected() -> SqlLiteral<Bool> {
+    sql("devices.status <> 'offline'")
+}
+
+/// Makes or renews the instance's row. One that was released stays so.
+pub(super) fn renew(
+    pool: &Pool,
+    instance: RelayInstanceId,
+    now: Timestamp,
+    lease_until: Timestamp,
+) -> Result<(), StoreError> {
+    transaction!(pool, |connection| -> Result<(), StoreError> {
+        diesel::insert_into(relay_instances::table)
+            .values((
+                relay_instances::id.eq(StoredUuid::from(instance)),
+                relay_instances::draining.eq(false),
+                relay_instances::started_at.eq(StoredMoment(now)),
+                relay_instances::renewed_at.eq(StoredMoment(now)),
+                relay_instances::lease_until.eq(StoredMoment(lease_until)),
+            ))
+            .on_conflict(relay_instances::id)
+            .do_update()
+            .set((
+                relay_instances::renewed_at.eq(excluded(relay_instances::renewed_at)),
+                relay_instances::lease_until.eq(excluded(relay_instances::lease_until)),
+            ))
+            .execute(connection)?;
+        Ok(())
+    })
+}
+
+/// Marks what dead relays left connected as lost, and forgets relays that lapsed before
+/// `forget_before`. Returns how many rows it marked.
+pub(super) fn sweep_lost(
+    pool: &Pool,
+    now: Timestamp,
+    forget_before: Timestamp,
+) -> Result<usize, StoreError> {
+    transaction!(pool, |connection| -> Result<usize, StoreError> {
+        let dead: Vec<(StoredUuid, Option<StoredMoment>)> = devices::table
+            .left_join(
+                relay_instances::table.on(relay_instances::id.nullable().eq(devices::instance)),
+            )
+            .filter(connected())
+            .filter(
+                relay_instances::id
+                    .nullable()
+                    .is_null()
+                    .or(relay_instances::draining.nullable().eq(true))
+                    .or(relay_instances::lease_until
+                        .nullable()
+                        .lt(StoredMoment(now))),
+            )
+            // A connected row always names its relay; the table checks it.
+            .select((
+                devices::instance.assume_not_null(),
+                relay_instances::renewed_at.nullable(),
+            ))
+            .distinct()
+            .load(connection)?;
+        let mut marked = 0;
+        for (instance, renewed_at) in dead {
+            let renewed_at = renewed_at.unwrap_or(LONG_AGO);
+            // As `PresenceColumns::last_known` says.
+            let last_known = case_when(
+                devices::last_seen
+                    .gt(devices::status_at.nullable())
+                    .and(devices::last_seen.gt(renewed_at)),
+                devices::last_seen,
+            )
+            .when(
+                devices::status_at.gt(renewed_at),
+                devices::status_at.nullable(),
+            )
+            .otherwise(renewed_at);
+            marked += diesel::update(devices::table)
+                .filter(devices::instance.eq(instance))
+                .filter(connected())
+                .set((
+                    devices::status.eq(DeviceStatus::Offline),
+                    devices::offline_reason.eq(OfflineReason::RelayLost),
+                    devices::status_at.eq(StoredMoment(now)),
+                    devices::last_seen.eq(last_known),
+                ))
+                .execute(connection)?;
+        }
+        // No connected row names a lapsed relay any more, and others do not need it.
+        diesel::delete(relay_instances::table)
+            .filter(relay_instances::lease_until.lt(StoredMoment(forget_before)))
+            .execute(connection)?;
+        Ok(marked)
+    })
+}
+
+/// Marks what the instance holds as stopped, and ends its lease for good: no late renewal makes it
+/// live again.
+pub(super) fn release(
+    pool: &Pool,
+    instance: RelayInstanceId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let instance = StoredUuid::from(instance);
+    let now = StoredMoment(now);
+    transaction!(pool, |connection| -> Result<(), StoreError> {
+        diesel::update(devices::table)
+            .filter(devices::instance.eq(instance))
+            .filter(connected())
+            .set((
+                devices::status.eq(DeviceStatus::Offline),
+                devices::offline_reason.eq(OfflineReason::RelayStopped),
+                devices::status_at.eq(now),
+                devices::last_seen.eq(now),
+            ))
+            .execute(connection)?;
+        diesel::insert_into(relay_instances::table)
+            .values((
+                relay_instances::id.eq(instance),
+                relay_instances::draining.eq(true),
+                relay_instances::started_at.eq(now),
+                relay_instances::renewed_at.eq(now),
+                relay_instances::lease_until.eq(now),
+            ))
+            .on_conflict(relay_instances::id)
+            .do_update()
+            .set((
+                relay_instances::draining.eq(true),
+                relay_instances::lease_until.eq(now),
+            ))
+            .execute(connection)?;
+        Ok(())
+    })
+}

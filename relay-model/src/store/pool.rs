@@ -1,0 +1,248 @@
+//! Connections to the database: one pool type with a variant per backend, and the two macros that
+//! compile a query's one text for each of them.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use diesel::connection::SimpleConnection;
+use diesel::r2d2::{self, ConnectionManager, CustomizeConnection, HandleError, PooledConnection};
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::Semaphore;
+
+use super::url::DatabaseUrl;
+use super::{StoreError, faults};
+use crate::limits::Limits;
+
+/// Runs a query that writes nothing: `query!(pool, |connection| body)`.
+macro_rules! query {
+    ($pool:expr, |$connection:ident| $body:expr) => {
+        match $pool {
+            $crate::store::pool::Pool::Sqlite(sqlite) => {
+                let mut pooled = sqlite.connection()?;
+                let $connection = &mut *pooled;
+                $body
+            }
+        }
+    };
+}
+
+/// Runs a body in one write transaction, all or nothing:
+/// `transaction!(pool, |connection| -> Result<T, E> { body })`.
+///
+/// In SQLite the transaction takes the write lock at its start: one that reads first and then
+/// writes fails at once, whatever the timeout, when another has written in between.
+macro_rules! transaction {
+    ($pool:expr, |$connection:ident| -> $result:ty $body:block) => {
+        match $pool {
+            $crate::store::pool::Pool::Sqlite(sqlite) => {
+                let mut pooled = sqlite.connection()?;
+                pooled.immediate_transaction(|$connection| -> $result { $body })
+            }
+        }
+    };
+}
+
+pub(super) use {query, transaction};
+
+/// Why a store cannot be opened at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder of the database file cannot be made.
+    #[error(
+        "cannot create the folder {path} of the database: {source}; create it, or change database.url"
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The database file cannot be made.
+    #[error(
+        "cannot create the database {path}: {source}; check the folder's owner and rights, or change database.url"
+    )]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The path is a folder, a socket or the like.
+    #[error("the database {path} is not a file; name a file in database.url")]
+    NotAFile {
+        /// What database.url names.
+        path: PathBuf,
+    },
+}
+
+/// The connections to one database, by backend.
+#[derive(Clone)]
+pub(super) enum Pool {
+    /// A file on this machine.
+    Sqlite(SqlitePool),
+}
+
+impl Pool {
+    pub(super) fn open(url: &DatabaseUrl, limits: &Limits) -> Result<Self, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => {
+                prepare_file(path)?;
+                Ok(Self::Sqlite(SqlitePool::new(file_name(path), limits)))
+            }
+        }
+    }
+
+    /// The queue that writers stand in, for a backend that takes one writer at a time.
+    pub(super) fn writers(&self) -> Option<Arc<Semaphore>> {
+        match self {
+            Self::Sqlite(sqlite) => Some(Arc::clone(&sqlite.writers)),
+        }
+    }
+}
+
+/// Connections to one SQLite file.
+#[derive(Clone)]
+pub(super) struct SqlitePool {
+    connections: r2d2::Pool<ConnectionManager<SqliteConnection>>,
+    /// SQLite takes one writer at a time and lets the others poll for their turn. In this process
+    /// they queue here instead, in order and without a connection, so that readers always find one.
+    writers: Arc<Semaphore>,
+    last_fault: LastFault,
+}
+
+impl SqlitePool {
+    /// Starts a pool on the file that SQLite knows by this name. Nothing is connected yet: a
+    /// database that is away fails the calls, not the start.
+    pub(super) fn new(name: String, limits: &Limits) -> Self {
+        let last_fault = LastFault::default();
+        let size = u32::try_from(limits.database_pool).unwrap_or(u32::MAX);
+        let connections = r2d2::Pool::builder()
+            .max_size(size.max(1))
+            .min_idle(Some(1))
+            .max_lifetime(None)
+            .connection_timeout(limits.database_timeout)
+            // A file does not hang up: asking before each use would only cost time.
+            .test_on_check_out(false)
+            .connection_customizer(Box::new(Pragmas {
+                busy_timeout_millis: limits.database_timeout.as_millis(),
+                last_fault: last_fault.clone(),
+                wal: Mutex::new(()),
+            }))
+            .error_handler(Box::new(last_fault.clone()))
+            .build_unchecked(ConnectionManager::new(name));
+        Self {
+            connections,
+            writers: Arc::new(Semaphore::new(1)),
+            last_fault,
+        }
+    }
+
+    /// Waits for a connection, `database.timeout` at most.
+    pub(super) fn connection(
+        &self,
+    ) -> Result<PooledConnection<ConnectionManager<SqliteConnection>>, StoreError> {
+        self.connections
+            .get()
+            .map_err(|_| faults::no_connection(self.last_fault.get().as_deref()))
+    }
+}
+
+/// Why the last attempt to connect failed. The pool tells it to one caller only, others would learn
+/// nothing but that time ran out.
+#[derive(Debug, Clone, Default)]
+struct LastFault(Arc<Mutex<Option<String>>>);
+
+impl LastFault {
+    fn set(&self, fault: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    fn get(&self) -> Option<String> {
+        let fault = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.clone()
+    }
+}
+
+impl HandleError<r2d2::Error> for LastFault {
+    fn handle_error(&self, error: r2d2::Error) {
+        self.set(Some(error.to_string()));
+    }
+}
+
+/// What every connection is told before its first use.
+#[derive(Debug)]
+struct Pragmas {
+    busy_timeout_millis: u128,
+    last_fault: LastFault,
+    /// The change of a new file to WAL does not wait for other connections that make it too.
+    wal: Mutex<()>,
+}
+
+impl CustomizeConnection<SqliteConnection, r2d2::Error> for Pragmas {
+    fn on_acquire(&self, connection: &mut SqliteConnection) -> Result<(), r2d2::Error> {
+        let _one_at_a_time = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        // With WAL, NORMAL loses at most the last commits when the machine (not the process) dies,
+        // and never tears the file; presence is written anew by the devices that come back.
+        connection.batch_execute(&format!(
+            "PRAGMA busy_timeout = {};
+             PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = NORMAL;
+             PRAGMA foreign_keys = ON;",
+            self.busy_timeout_millis
+        ))?;
+        self.last_fault.set(None);
+        Ok(())
+    }
+}
+
+/// The path as SQLite is given it: never with the beginnings that it reads as something else than
+/// a file's name (`file:`, `:memory:`, and diesel's `sqlite://`).
+fn file_name(path: &Path) -> String {
+    // A path that came from a URL is UTF-8.
+    let name = path.to_string_lossy();
+    if path.is_absolute() {
+        name.into_owned()
+    } else {
+        format!("./{name}")
+    }
+}
+
+/// Makes the folder and an empty file where there are none, both for their owner only: the file
+/// holds what devices belong to whom. SQLite gives its journal the rights of the file.
+fn prepare_file(path: &Path) -> Result<(), OpenError> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder).map_err(|source| OpenError::Folder {
+            path: folder.to_owned(),
+            source,
+        })?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // A file that may not be looked at is left to SQLite, which has the better message.
+            match std::fs::metadata(path) {
+                Ok(found) if !found.is_file() => Err(OpenError::NotAFile {
+                    path: path.to_owned(),
+                }),
+                _ => Ok(()),
+            }
+        }
+        Err(source) => Err(OpenError::File {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,98 @@
+//! Presence changes and heartbeats, in batches. Each is one conditional update by id and account:
+//! what it may change is decided by the row as it stands, never by a read before.
+
+use diesel::dsl::case_when;
+use diesel::prelude::*;
+
+use super::columns::{StoredMoment, StoredUuid};
+use super::pool::{Pool, transaction};
+use super::schema::devices;
+use super::{DeviceStatus, HeartbeatWrite, OfflineReason, PresenceWrite, StoreError};
+
+/// The later of a column and a moment; the moment, if the column is null.
+macro_rules! later {
+    ($column:expr, $moment:expr) => {
+        case_when($column.gt($moment), $column).otherwise($moment)
+    };
+}
+
+/// Writes the changes in order, all or none. A device that is unknown or of another account is
+/// passed over.
+pub(super) fn write_changes(pool: &Pool, writes: &[PresenceWrite]) -> Result<(), StoreError> {
+    transaction!(pool, |connection| -> Result<(), StoreError> {
+        for write in writes {
+            let row = devices::table
+                .find(StoredUuid::from(write.device))
+                .filter(devices::account.eq(StoredUuid::from(write.account)));
+            let instance = StoredUuid::from(write.instance);
+            // Kept bit for bit: generations are compared for equality only.
+            let generation = write.generation.get().cast_signed();
+            let at = StoredMoment(write.at);
+            if write.status == DeviceStatus::Online {
+                let marked_by_another = devices::offline_reason
+                    .eq(OfflineReason::RelayStopped)
+                    .and(devices::instance.ne(instance));
+                diesel::update(row)
+                    .filter(
+                        devices::instance
+                            .is_null()
+                            .or(devices::status_at.le(at))
+                            .or(devices::offline_reason.eq(OfflineReason::RelayLost))
+                            .or(marked_by_another),
+                    )
+                    .set((
+                        devices::status.eq(DeviceStatus::Online),
+                        devices::offline_reason.eq(None::<OfflineReason>),
+                        devices::instance.eq(instance),
+                        devices::generation.eq(generation),
+                        devices::status_at.eq(at),
+                        devices::last_seen.eq(later!(devices::last_seen, at)),
+                    ))
+                    .execute(connection)?;
+            } else {
+                let reason = write
+                    .reason
+                    .filter(|_| write.status == DeviceStatus::Offline);
+                diesel::update(row)
+                    .filter(devices::instance.eq(instance))
+                    .filter(devices::generation.eq(generation))
+                    .filter(devices::status_at.le(at))
+                    .filter(
+                        devices::offline_reason
+                            .is_null()
+                            .or(devices::offline_reason.ne(OfflineReason::RelayStopped)),
+                    )
+                    .set((
+                        devices::status.eq(write.status),
+                        devices::offline_reason.eq(reason),
+                        devices::status_at.eq(at),
+                        // It was connected until this moment, if it was connected at all.
+                        devices::last_seen.eq(case_when(
+                            devices::status.ne(DeviceStatus::Online),
+                            devices::last_seen,
+                        )
+                        .otherwise(later!(devices::last_seen, at))),
+                    ))
+                    .execute(connection)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Writes the heartbeats, all or none. An older one than the row has changes nothing.
+pub(super) fn write_heartbeats(pool: &Pool, writes: &[HeartbeatWrite]) -> Result<(), StoreError> {
+    transaction!(pool, |connection| -> Result<(), StoreError> {
+        for write in writes {
+            let at = StoredMoment(write.at);
+            diesel::update(devices::table.find(StoredUuid::from(write.device)))
+                .filter(devices::account.eq(StoredUuid::from(write.account)))
+                .set((
+                    devices::last_heartbeat.eq(later!(devices::last_heartbeat, at)),
+                    devices::last_seen.eq(later!(devices::last_seen, at)),
+                ))
+                .execute(connection)?;
+        }
+        Ok(())
+    })
+}

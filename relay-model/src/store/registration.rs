@@ -1,0 +1,152 @@
+//! A device's registration over HTTP: its row is made or brought up to date; presence is not
+//! touched.
+
+use diesel::prelude::*;
+
+use super::columns::{StoredMoment, StoredUuid};
+use super::devices::{PresenceColumns, ShownColumns};
+use super::pool::{Pool, transaction};
+use super::schema::devices;
+use super::{
+    DesktopRegistration, DeviceStatus, DeviceType, PhoneRegistration, RegistrationOutcome,
+    StoreError,
+};
+use crate::ids::{AccountId, DeviceId};
+use crate::time::Timestamp;
+
+/// What either kind of device says about itself.
+pub(super) struct Registration {
+    device_type: DeviceType,
+    facts: Facts,
+    rejoin: bool,
+}
+
+/// The columns that a registration sets; `None` in the last two keeps what the row has.
+#[derive(AsChangeset)]
+#[diesel(table_name = devices)]
+struct Facts {
+    device_name: String,
+    platform: String,
+    #[diesel(treat_none_as_null = true)]
+    platform_version: Option<String>,
+    app_version: String,
+    capabilities: Option<String>,
+    relay_eligible: Option<bool>,
+}
+
+impl From<DesktopRegistration> for Registration {
+    fn from(desktop: DesktopRegistration) -> Self {
+        Self {
+            device_type: DeviceType::Desktop,
+            facts: Facts {
+                device_name: desktop.device_name,
+                platform: desktop.platform,
+                platform_version: desktop.platform_version,
+                app_version: desktop.app_version,
+                capabilities: desktop.capabilities.map(|value| value.to_string()),
+                relay_eligible: desktop.relay_eligible,
+            },
+            rejoin: desktop.rejoin,
+        }
+    }
+}
+
+impl From<PhoneRegistration> for Registration {
+    fn from(phone: PhoneRegistration) -> Self {
+        Self {
+            device_type: DeviceType::Mobile,
+            facts: Facts {
+                device_name: phone.device_name,
+                platform: phone.platform,
+                platform_version: None,
+                app_version: phone.app_version,
+                capabilities: phone.capabilities.map(|value| value.to_string()),
+                relay_eligible: None,
+            },
+            rejoin: false,
+        }
+    }
+}
+
+/// Makes the row, or updates it if it is this account's, of this type and not forgotten.
+pub(super) fn register(
+    pool: &Pool,
+    account: AccountId,
+    device: DeviceId,
+    registration: Registration,
+    now: Timestamp,
+) -> Result<RegistrationOutcome, StoreError> {
+    let account = StoredUuid::from(account);
+    let device = StoredUuid::from(device);
+    let now = StoredMoment(now);
+    let Registration {
+        device_type,
+        facts,
+        rejoin,
+    } = registration;
+    transaction!(
+        pool,
+        |connection| -> Result<RegistrationOutcome, StoreError> {
+            // Inserting before looking settles a race of two first registrations on every backend:
+            // one of them makes the row, the other finds it.
+            let made = diesel::insert_into(devices::table)
+                .values((
+                    (
+                        devices::id.eq(device),
+                        devices::account.eq(account),
+                        devices::device_type.eq(device_type),
+                        devices::device_name.eq(&facts.device_name),
+                        devices::platform.eq(&facts.platform),
+                        devices::platform_version.eq(&facts.platform_version),
+                        devices::app_version.eq(&facts.app_version),
+                        devices::capabilities.eq(facts.capabilities.as_deref().unwrap_or("{}")),
+                        devices::relay_eligible.eq(facts.relay_eligible.unwrap_or(true)),
+                    ),
+                    (
+                        devices::status.eq(DeviceStatus::Offline),
+                        devices::status_at.eq(now),
+                        devices::created_at.eq(now),
+                        devices::updated_at.eq(now),
+                    ),
+                ))
+                .on_conflict(devices::id)
+                .do_nothing()
+                .execute(connection)?;
+            if made == 0 {
+                let (owner, row_type, forgotten): (StoredUuid, DeviceType, bool) = devices::table
+                    .find(device)
+                    .select((
+                        devices::account,
+                        devices::device_type,
+                        devices::forgotten_at.is_not_null(),
+                    ))
+                    .first(connection)?;
+                if owner != account {
+                    return Ok(RegistrationOutcome::Foreign);
+                }
+                if row_type != device_type {
+                    return Ok(RegistrationOutcome::TypeMismatch);
+                }
+                if forgotten && !rejoin {
+                    return Ok(RegistrationOutcome::Forgotten);
+                }
+                diesel::update(devices::table.find(device))
+                    .filter(devices::account.eq(account))
+                    .set((
+                        facts,
+                        devices::forgotten_at.eq(None::<StoredMoment>),
+                        devices::updated_at.eq(now),
+                    ))
+                    .execute(connection)?;
+            }
+            let (shown, presence): (ShownColumns, PresenceColumns) = devices::table
+                .find(device)
+                .filter(devices::account.eq(account))
+                .select((ShownColumns::as_select(), PresenceColumns::as_select()))
+                .first(connection)?;
+            Ok(RegistrationOutcome::Registered(Box::new(
+                shown.into_row(presence, None)?,
+            )))
+        }
+    )
+}

@@ -1,0 +1,154 @@
+//! The tables as diesel checks queries against them; the same for every backend, which is why the
+//! column types are those of [`columns`](super::columns).
+
+diesel::table! {
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use crate::store::columns::{Moment, Uuid};
+
+    /// Phones and desktops.
+    devices (id) {
+        /// Chosen by the client.
+        id -> Uuid,
+        /// Its owner.
+        account -> Uuid,
+        /// [`DeviceType`](crate::store::DeviceType).
+        device_type -> Text,
+        /// Its name.
+        device_name -> Text,
+        /// Its operating system.
+        platform -> Text,
+        /// Version of the operating system.
+        platform_version -> Nullable<Text>,
+        /// Version of the app.
+        app_version -> Text,
+        /// Opaque JSON, readable in a database shell.
+        capabilities -> Text,
+        /// Not hidden (EV-5).
+        relay_eligible -> Bool,
+        /// When its user forgot it.
+        forgotten_at -> Nullable<Moment>,
+        /// [`DeviceStatus`](crate::store::DeviceStatus).
+        status -> Text,
+        /// [`OfflineReason`](crate::store::OfflineReason).
+        offline_reason -> Nullable<Text>,
+        /// The relay that held it last.
+        instance -> Nullable<Uuid>,
+        /// The generation of its last connection, bit for bit.
+        generation -> Nullable<BigInt>,
+        /// When `status` became what it is.
+        status_at -> Moment,
+        /// When it was last known to be connected.
+        last_seen -> Nullable<Moment>,
+        /// When its last heartbeat came.
+        last_heartbeat -> Nullable<Moment>,
+        /// The directory that a desktop works in.
+        active_project_directory -> Nullable<Text>,
+        /// When the row was made.
+        created_at -> Moment,
+        /// When the device last registered or changed it.
+        updated_at -> Moment,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::Bool;
+    use crate::store::columns::{Moment, Uuid};
+
+    /// Runs of the relay process (PR-6).
+    relay_instances (id) {
+        /// New for each process (SES-5).
+        id -> Uuid,
+        /// Owns nothing any more.
+        draining -> Bool,
+        /// When it first renewed.
+        started_at -> Moment,
+        /// When it last renewed.
+        renewed_at -> Moment,
+        /// Owns nothing after this.
+        lease_until -> Moment,
+    }
+}
+
+diesel::table! {
+    /// What operators may change without a deploy (REG-9); one row.
+    relay_policy (id) {
+        /// Always 1.
+        id -> Integer,
+        /// The protocol floor.
+        min_protocol_version -> Integer,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(devices, relay_instances, relay_policy);
+
+#[cfg(test)]
+mod tests {
+    use diesel::prelude::*;
+    use diesel::query_builder::AsQuery;
+    use diesel::sql_types::{Bool, Text};
+    use diesel::sqlite::Sqlite;
+
+    use super::*;
+    use crate::store::migrations::SQLITE_MIGRATIONS;
+
+    #[derive(QueryableByName)]
+    struct Column {
+        #[diesel(sql_type = Text)]
+        name: String,
+        #[diesel(sql_type = Bool)]
+        required: bool,
+    }
+
+    /// The hand-written schema names every column of the migrated tables and no other.
+    #[test]
+    fn schema_matches_the_migrated_database() {
+        use diesel_migrations::MigrationHarness;
+
+        let mut connection = SqliteConnection::establish(":memory:").unwrap();
+        connection
+            .run_pending_migrations(SQLITE_MIGRATIONS)
+            .unwrap();
+        let described = [
+            ("devices", select_text(devices::table)),
+            ("relay_instances", select_text(relay_instances::table)),
+            ("relay_policy", select_text(relay_policy::table)),
+        ];
+        for (table, query) in described {
+            let columns: Vec<Column> = diesel::sql_query(
+                "SELECT name, \"notnull\" AS required FROM pragma_table_info(?) ORDER BY cid",
+            )
+            .bind::<Text, _>(table)
+            .load(&mut connection)
+            .unwrap();
+            assert!(columns.iter().any(|column| column.required), "{table}");
+            let mut real: Vec<String> = columns
+                .into_iter()
+                .map(|column| format!("`{table}`.`{}`", column.name))
+                .collect();
+            let mut described: Vec<String> = query
+                .trim_start_matches("SELECT ")
+                .split(" FROM ")
+                .next()
+                .unwrap()
+                .split(", ")
+                .map(str::to_owned)
+                .collect();
+            real.sort();
+            described.sort();
+            assert_eq!(described, real, "{table}");
+        }
+    }
+
+    fn select_text<T>(table: T) -> String
+    where
+        T: AsQuery,
+        T::Query: diesel::query_builder::QueryFragment<Sqlite>,
+    {
+        diesel::debug_query::<Sqlite, _>(&table.as_query())
+            .to_string()
+            .split(" -- ")
+            .next()
+            .unwrap()
+            .to_owned()
+    }
+}

@@ -1,0 +1,161 @@
+//! A message of which some frame or part of a frame is still to come: it holds what was received,
+//! never what was announced (TR-3), and judges text as it grows (TR-4).
+
+use super::error::ProtocolError;
+use super::header::OpCode;
+use super::mask::append_unmasked;
+use super::reader::Incoming;
+use super::utf8::Utf8Progress;
+
+/// The first capacity of a buffer, in bytes: below it growth would cost more than it saves.
+const FIRST_CAPACITY: usize = 1024;
+
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct UnfinishedMessage {
+    kind: Kind,
+    /// Payload bytes over all frames so far, kept or not.
+    received: usize,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text(Utf8Progress),
+    Binary,
+    /// Binary that nobody wants: counted, not kept.
+    Discarded,
+}
+
+impl UnfinishedMessage {
+    /// A message that begins with a frame of `opcode`.
+    pub(super) fn new(opcode: OpCode, keep_binary: bool) -> Self {
+        let kind = match opcode {
+            OpCode::Text => Kind::Text(Utf8Progress::default()),
+            _ if keep_binary => Kind::Binary,
+            _ => Kind::Discarded,
+        };
+        Self {
+            kind,
+            received: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Payload bytes received over all frames.
+    pub(super) fn received(&self) -> usize {
+        self.received
+    }
+
+    /// Whether it is a text message.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.kind, Kind::Text(_))
+    }
+
+    /// Heap bytes held, itself included.
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>() + self.buffer.capacity()
+    }
+
+    /// Takes the next payload bytes, masked with `key`. `length` is that of the whole message where it
+    /// is known, which is in its last frame.
+    ///
+    /// # Errors
+    /// For text that is not UTF-8 and cannot become it.
+    pub(super) fn append(
+        &mut self,
+        masked: &[u8],
+        key: [u8; 4],
+        length: Option<usize>,
+    ) -> Result<(), ProtocolError> {
+        self.received += masked.len();
+        if matches!(self.kind, Kind::Discarded) {
+            return Ok(());
+        }
+        let before = self.buffer.len();
+        make_room(&mut self.buffer, masked.len(), length);
+        let ascii = append_unmasked(&mut self.buffer, masked, key);
+        if let Kind::Text(progress) = &mut self.kind {
+            progress
+                .advance(&self.buffer, before, ascii)
+                .map_err(|_| ProtocolError::InvalidUtf8)?;
+        }
+        Ok(())
+    }
+
+    /// The message, its last frame having ended.
+    ///
+    /// # Errors
+    /// For text that ends inside a character.
+    pub(super) fn finish(self) -> Result<Incoming, ProtocolError> {
+        // Boxing gives back what the buffer has to spare, and needs no further allocation to share.
+        match self.kind {
+            Kind::Text(progress) => {
+                progress
+                    .finish(&self.buffer)
+                    .map_err(|_| ProtocolError::InvalidUtf8)?;
+                Ok(Incoming::Text(self.buffer.into_boxed_slice().into()))
+            }
+            Kind::Binary => Ok(Incoming::Binary(Some(
+                self.buffer.into_boxed_slice().into(),
+            ))),
+            Kind::Discarded => Ok(Incoming::Binary(None)),
+        }
+    }
+}
+
+/// Makes room for `more` bytes. The buffer takes its final size once half of it is there, and grows by
+/// half until then: never more than twice what was received, and at most seven quarters of a message
+/// of known length while the bytes move to the final place.
+fn make_room(buffer: &mut Vec<u8>, more: usize, length: Option<usize>) {
+    let needed = buffer.len() + more;
+    if needed <= buffer.capacity() {
+        return;
+    }
+    let capacity = match length {
+        Some(length) if length / 2 <= needed => length.max(needed),
+        _ => (needed + needed / 2).max(FIRST_CAPACITY),
+    };
+    buffer.reserve_exact(capacity - buffer.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The capacities that a message of `length` goes through when it arrives in `step`s.
+    fn capacities(length: usize, step: usize, known: bool) -> Vec<usize> {
+        let mut message = UnfinishedMessage::new(OpCode::Text, false);
+        let mut seen = vec![];
+        let block = vec![b'a'; step];
+        while message.received() < length {
+            let take = step.min(length - message.received());
+            message
+                .append(&block[..take], [0; 4], known.then_some(length))
+                .unwrap();
+            let capacity = message.buffer.capacity();
+            assert!(capacity <= 2 * message.received().max(FIRST_CAPACITY));
+            if seen.last() != Some(&capacity) {
+                seen.push(capacity);
+            }
+        }
+        seen
+    }
+
+    /// TR-3: memory follows what was received, and two buffers never make 2.5 times the message.
+    #[test]
+    fn growth_follows_what_was_received() {
+        for length in [100_000, 1 << 20, (17 << 20) + 1, 32 << 20] {
+            for step in [1_000, 65_536, 131_072] {
+                let known = capacities(length, step, true);
+                assert_eq!(known.last(), Some(&length), "ends exact");
+                let unknown = capacities(length, step, false);
+                for capacities in [known, unknown] {
+                    for pair in capacities.windows(2) {
+                        assert!(pair[0] + pair[1] <= length * 5 / 2, "{length} {step}");
+                    }
+                }
+            }
+        }
+    }
+}
