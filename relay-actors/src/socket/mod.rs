@@ -19,7 +19,7 @@ mod watchdog;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use actix::{Actor, ActorContext, ActorFuture, AsyncContext, Context, Handler};
 use bytes::Bytes;
@@ -66,6 +66,8 @@ pub(crate) struct SocketActor {
     registration_deadline: Option<Instant>,
     rate: Rate,
     timer: Pin<Box<Sleep>>,
+    /// The task that polls this socket, to have it polled after something outside a turn.
+    task: Option<Waker>,
     /// The directory was told that this socket is no route any more.
     detached: bool,
 }
@@ -112,6 +114,7 @@ impl SocketActor {
                 admitted: true,
             },
             timer: Box::pin(tokio::time::sleep_until(now + limits.registration_timeout)),
+            task: None,
             detached: false,
             relay,
         };
@@ -142,6 +145,10 @@ impl SocketActor {
     /// One turn: what the clock asks for, what the peer sent, what waits to be written. True when
     /// the connection is over.
     fn turn(&mut self, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) -> bool {
+        match &mut self.task {
+            Some(task) => task.clone_from(cx.waker()),
+            None => self.task = Some(cx.waker().clone()),
+        }
         let now = Instant::now();
         self.look_at_clock(now);
         let mut handled = 0;
@@ -174,6 +181,13 @@ impl SocketActor {
         }
         self.arm_timer(cx);
         false
+    }
+
+    /// Has the next turn come soon: something was queued by a future that runs behind [`Drive`].
+    fn wake(&self) {
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
     }
 
     /// Takes a token for each message at its first frame (TR-6).

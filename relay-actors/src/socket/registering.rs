@@ -48,14 +48,14 @@ impl SocketActor {
             arbiter: actix_rt::Arbiter::current(),
         };
         let admission = admission::admit(self.relay.clone(), applicant);
-        ctx.spawn(
-            admission
-                .into_actor(self)
-                .map(move |outcome, actor, ctx| match outcome {
-                    Ok(attached) => actor.admitted(device, device_type, attached, ctx),
-                    Err(reason) => actor.not_admitted(reason),
-                }),
-        );
+        let decided = admission.into_actor(self).map(move |outcome, actor, ctx| {
+            match outcome {
+                Ok(attached) => actor.admitted(device, device_type, attached, ctx),
+                Err(reason) => actor.not_admitted(reason),
+            }
+            actor.wake();
+        });
+        ctx.spawn(decided);
     }
 
     /// Answers a registration that made the connection a route: reply, status, then what waited.
@@ -82,7 +82,7 @@ impl SocketActor {
             session: session.session,
             pair,
             generation,
-            touches: Touches::new(now),
+            touches: Touches::default(),
             heartbeat_at: None,
         };
         let stage = std::mem::replace(&mut self.stage, Stage::Registered(Box::new(registered)));

@@ -49,32 +49,30 @@ pub(super) struct Registered {
 }
 
 /// The touches of a session, reported now and then rather than one by one (SES-1).
+#[derive(Default)]
 pub(super) struct Touches {
-    last: Instant,
-    reported: Instant,
+    reported: Option<Instant>,
+    unreported: Option<Instant>,
 }
 
 impl Touches {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            last: now,
-            reported: now,
-        }
-    }
-
-    /// Takes note of a touch; true if it is time to report it.
+    /// Takes note of a touch; true if it is to be reported. The first one is: a session that was
+    /// resumed in its last minute must not expire under a connection that uses it.
     pub(super) fn touch(&mut self, now: Instant, limits: &Limits) -> bool {
-        self.last = now;
-        let due = now.duration_since(self.reported) >= limits.session_touch_interval;
+        let interval = limits.session_touch_interval;
+        let due = self
+            .reported
+            .is_none_or(|reported| now.duration_since(reported) >= interval);
         if due {
-            self.reported = now;
+            self.reported = Some(now);
         }
+        self.unreported = (!due).then_some(now);
         due
     }
 
     /// The last touch, if it was not reported.
     pub(super) fn unreported(&self) -> Option<Instant> {
-        (self.last > self.reported).then_some(self.last)
+        self.unreported
     }
 }
 
@@ -135,14 +133,16 @@ mod tests {
             Instant::from_std(std::time::Instant::now()),
             Limits::default(),
         );
-        let mut touches = Touches::new(start);
-        let mut reports = 0;
+        let mut touches = Touches::default();
+        let mut reports = Vec::new();
         for second in 1..=150 {
             let now = start + Duration::from_secs(second);
-            reports += u32::from(touches.touch(now, &limits));
+            if touches.touch(now, &limits) {
+                reports.push(second);
+            }
         }
-        assert_eq!(reports, 2);
+        assert_eq!(reports, [1, 61, 121]);
         assert_eq!(touches.unreported(), Some(start + Duration::from_secs(150)));
-        assert!(Touches::new(start).unreported().is_none());
+        assert!(Touches::default().unreported().is_none());
     }
 }

@@ -1,14 +1,14 @@
 //! The device store over a database: runs each call's query on a thread that may block, so that no
 //! actor ever waits for a disk.
 
+use std::time::Duration;
+
 use super::pool::{OpenError, Pool};
 use super::{
     Asker, DatabaseUrl, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, HeartbeatWrite,
     PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
     StoreFuture, devices, instances, migrations, presence, registration, registration_facts,
 };
-use std::time::Duration;
-
 use crate::ids::{AccountId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
 use crate::time::Timestamp;
@@ -164,3 +164,6 @@ impl DeviceStore for DieselStore {
         self.read(|pool| registration_facts::protocol_floor(pool).map(drop))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

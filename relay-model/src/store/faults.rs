@@ -26,6 +26,11 @@ const LASTING: [&str; 3] = [
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
+        // Why the rollback failed as well is no news: the transaction was over.
+        let error = match error {
+            Error::RollbackErrorOnCommit { commit_error, .. } => *commit_error,
+            error => error,
+        };
         let message = error.to_string();
         if is_any_of(&PASSING, &message) {
             Self::Unavailable(message)
@@ -72,6 +77,21 @@ mod tests {
             ));
         }
         assert!(matches!(no_connection(None), StoreError::Unavailable(_)));
+    }
+
+    /// A commit that fails for want of room has nothing left to roll back.
+    #[test]
+    fn a_failed_commit_tells_its_own_cause() {
+        let fault = |message: &str| {
+            let message = Box::new(message.to_owned());
+            Box::new(Error::DatabaseError(DatabaseErrorKind::Unknown, message))
+        };
+        let full = Error::RollbackErrorOnCommit {
+            commit_error: fault("database or disk is full"),
+            rollback_error: fault("cannot rollback - no transaction is active"),
+        };
+        let expected = StoreError::Unavailable("database or disk is full".to_owned());
+        assert_eq!(StoreError::from(full), expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The relays that share this database, and the rows that a dead or stopped one leaves behind
 //! (PR-6, DR-3).
 
-use diesel::dsl::{case_when, sql};
+use diesel::dsl::{auto_type, case_when, sql};
 use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
@@ -20,6 +20,15 @@ const LONG_AGO: StoredMoment = StoredMoment(Timestamp::from_unix_micros(0));
 /// Spelled out, not bound: only so does the index of connected rows serve it.
 fn connected() -> SqlLiteral<Bool> {
     sql("devices.status <> 'offline'")
+}
+
+/// The connected rows of one relay.
+#[auto_type(no_type_alias)]
+fn held_by(instance: StoredUuid) -> _ {
+    let connected: SqlLiteral<Bool> = connected();
+    devices::table
+        .filter(devices::instance.eq(instance))
+        .filter(connected)
 }
 
 /// Makes or renews the instance's row. One that was released stays so.
@@ -93,9 +102,7 @@ pub(super) fn sweep_lost(
                 devices::status_at.nullable(),
             )
             .otherwise(renewed_at);
-            marked += diesel::update(devices::table)
-                .filter(devices::instance.eq(instance))
-                .filter(connected())
+            marked += diesel::update(held_by(instance))
                 .set((
                     devices::status.eq(DeviceStatus::Offline),
                     devices::offline_reason.eq(OfflineReason::RelayLost),
@@ -122,9 +129,7 @@ pub(super) fn release(
     let instance = StoredUuid::from(instance);
     let now = StoredMoment(now);
     transaction!(pool, |connection| -> Result<(), StoreError> {
-        diesel::update(devices::table)
-            .filter(devices::instance.eq(instance))
-            .filter(connected())
+        diesel::update(held_by(instance))
             .set((
                 devices::status.eq(DeviceStatus::Offline),
                 devices::offline_reason.eq(OfflineReason::RelayStopped),
@@ -149,4 +154,68 @@ pub(super) fn release(
             .execute(connection)?;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use diesel::sql_types::{Binary, Text};
+    use diesel::sqlite::Sqlite;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::limits::INSTANCE_RETENTION;
+    use crate::store::DeviceStore;
+    use crate::store::diesel_store::tests::{Fixture, at};
+
+    #[derive(QueryableByName)]
+    struct Plan {
+        #[diesel(sql_type = Text)]
+        detail: String,
+    }
+
+    /// PR-6, DR-3: the rows of one relay are found by index, however many devices there are.
+    #[tokio::test]
+    async fn rows_of_a_relay_are_found_by_index() {
+        let fixture = Fixture::migrated().await;
+        let relay = RelayInstanceId::from_uuid(Uuid::from_u128(1));
+        let query = diesel::debug_query::<Sqlite, _>(&held_by(relay.into())).to_string();
+        let text = query.split(" -- ").next().unwrap();
+        let plan: Vec<Plan> = diesel::sql_query(format!("EXPLAIN QUERY PLAN {text}"))
+            .bind::<Binary, _>(relay.as_uuid().as_bytes().to_vec())
+            .load(&mut fixture.shell())
+            .unwrap();
+        let plan: Vec<String> = plan.into_iter().map(|step| step.detail).collect();
+        assert!(
+            plan[0].contains("USING INDEX devices_by_instance"),
+            "{plan:?}"
+        );
+    }
+
+    /// PR-6: relays that lapsed long ago do not pile up; a lapsed one is remembered for a while.
+    #[tokio::test]
+    async fn relays_that_lapsed_long_ago_are_forgotten() {
+        let fixture = Fixture::migrated().await;
+        for (number, lease_until) in [(1, at(30)), (2, at(31))] {
+            let relay = RelayInstanceId::from_uuid(Uuid::from_u128(number));
+            fixture
+                .store
+                .renew_instance(relay, at(0), lease_until)
+                .await
+                .unwrap();
+        }
+        let count = || -> i64 {
+            relay_instances::table
+                .count()
+                .get_result(&mut fixture.shell())
+                .unwrap()
+        };
+        let sweep = async |now| fixture.store.sweep_lost(now).await.unwrap();
+        let retained = at(30).plus(INSTANCE_RETENTION);
+        sweep(retained).await;
+        assert_eq!(count(), 2);
+        sweep(retained.plus(Duration::from_micros(1))).await;
+        assert_eq!(count(), 1);
+    }
 }

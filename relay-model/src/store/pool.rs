@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use diesel::connection::SimpleConnection;
 use diesel::r2d2::{self, ConnectionManager, CustomizeConnection, HandleError, PooledConnection};
+use diesel::result::Error;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::Semaphore;
 
@@ -30,15 +31,14 @@ macro_rules! query {
 
 /// Runs a body in one write transaction, all or nothing:
 /// `transaction!(pool, |connection| -> Result<T, E> { body })`.
-///
-/// In SQLite the transaction takes the write lock at its start: one that reads first and then
-/// writes fails at once, whatever the timeout, when another has written in between.
 macro_rules! transaction {
     ($pool:expr, |$connection:ident| -> $result:ty $body:block) => {
         match $pool {
             $crate::store::pool::Pool::Sqlite(sqlite) => {
                 let mut pooled = sqlite.connection()?;
-                pooled.immediate_transaction(|$connection| -> $result { $body })
+                $crate::store::pool::write_transaction(&mut pooled, |$connection| -> $result {
+                    $body
+                })
             }
         }
     };
@@ -149,6 +149,27 @@ impl SqlitePool {
     }
 }
 
+/// Runs `body` in a transaction that takes the write lock at its start: one that reads first and
+/// then writes fails at once, whatever the timeout, when another has written in between.
+pub(super) fn write_transaction<T, E: From<Error>>(
+    connection: &mut SqliteConnection,
+    body: impl FnOnce(&mut SqliteConnection) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut refused = None;
+    let outcome = connection.immediate_transaction(|connection| {
+        body(connection).map_err(|error| {
+            refused = Some(error);
+            Error::RollbackTransaction
+        })
+    });
+    // A full disk ends the transaction by itself; that there was nothing left to roll back must not
+    // hide why. The pool throws such a connection away.
+    match (outcome, refused) {
+        (_, Some(error)) => Err(error),
+        (outcome, None) => outcome.map_err(E::from),
+    }
+}
+
 /// Why the last attempt to connect failed. The pool tells it to one caller only, others would learn
 /// nothing but that time ran out.
 #[derive(Debug, Clone, Default)]
@@ -244,5 +265,117 @@ fn prepare_file(path: &Path) -> Result<(), OpenError> {
             path: path.to_owned(),
             source,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url_of(path: &Path) -> DatabaseUrl {
+        DatabaseUrl::Sqlite(path.to_owned())
+    }
+
+    /// A missing folder and file are made, for their owner only.
+    #[cfg(unix)]
+    #[test]
+    fn missing_folders_are_made_for_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b/relay.db");
+        Pool::open(&url_of(&path), &Limits::default()).unwrap();
+        for (made, rights) in [("a", 0o700), ("a/b", 0o700), ("a/b/relay.db", 0o600)] {
+            let metadata = std::fs::metadata(root.path().join(made)).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, rights, "{made}");
+        }
+        // What is there is opened as it is.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        Pool::open(&url_of(&path), &Limits::default()).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+    }
+
+    /// OP-1: what can never be a database is refused at the start, with its path.
+    #[test]
+    fn what_cannot_be_a_database_is_refused_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let open = |path: &Path| Pool::open(&url_of(path), &Limits::default()).err();
+        let folder = open(root.path());
+        assert!(
+            matches!(folder, Some(OpenError::NotAFile { .. })),
+            "{folder:?}"
+        );
+        assert!(
+            folder
+                .unwrap()
+                .to_string()
+                .contains(&root.path().display().to_string())
+        );
+
+        let file = root.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let below_a_file = open(&file.join("relay.db"));
+        assert!(
+            matches!(below_a_file, Some(OpenError::Folder { .. })),
+            "{below_a_file:?}"
+        );
+
+        let long = root.path().join("x".repeat(300));
+        let impossible = open(&long);
+        assert!(
+            matches!(impossible, Some(OpenError::File { .. })),
+            "{impossible:?}"
+        );
+    }
+
+    #[test]
+    fn names_are_never_read_as_options() {
+        for (path, name) in [
+            ("file:a", "./file:a"),
+            ("relay.db", "./relay.db"),
+            ("/file:a", "/file:a"),
+        ] {
+            assert_eq!(file_name(Path::new(path)), name);
+        }
+    }
+
+    /// Every connection of the pool has the settings that the store relies on.
+    #[test]
+    fn connections_are_set_up() {
+        use diesel::prelude::*;
+        use diesel::sql_types::{BigInt, Text};
+
+        #[derive(QueryableByName, Debug, PartialEq)]
+        struct Settings {
+            #[diesel(sql_type = Text)]
+            journal_mode: String,
+            #[diesel(sql_type = BigInt)]
+            synchronous: i64,
+            #[diesel(sql_type = BigInt)]
+            foreign_keys: i64,
+            #[diesel(sql_type = BigInt)]
+            timeout: i64,
+        }
+
+        let root = tempfile::tempdir().unwrap();
+        let Pool::Sqlite(pool) =
+            Pool::open(&url_of(&root.path().join("relay.db")), &Limits::default()).unwrap();
+        let mut connections = [(); 3].map(|()| pool.connection().unwrap());
+        for connection in &mut connections {
+            let settings: Settings = diesel::sql_query(
+                "SELECT * FROM pragma_journal_mode, pragma_synchronous, pragma_foreign_keys,
+                 pragma_busy_timeout",
+            )
+            .get_result(&mut **connection)
+            .unwrap();
+            let expected = Settings {
+                journal_mode: "wal".to_owned(),
+                synchronous: 1,
+                foreign_keys: 1,
+                timeout: 5_000,
+            };
+            assert_eq!(settings, expected);
+        }
     }
 }
