@@ -1,1 +1,16 @@
-//! .
+//! The door of the device relay: what a connection meets before an actor does (upgrade,
+//! credentials, device API), and how the process is configured, started and stopped.
+
+pub mod authentication;
+pub mod command_line;
+pub mod configuration;
+pub mod device_api;
+mod device_headers;
+pub mod exit;
+mod logging;
+pub mod refusal;
+pub mod serve;
+pub mod server;
+mod socket_options;
+pub mod system_environment;
+pub mod upgrade;

@@ -25,7 +25,7 @@ pub const MAX_WORKERS: usize = 512;
 /// the lanes means something on a slow link (RPC-9) and a stalled peer costs little memory.
 pub const TCP_NOTSENT_LOWAT: u32 = 128 * 1024;
 /// How long sent bytes may stay unacknowledged before the kernel ends a connection: a net below the
-/// relay's own verdicts, so longer than all of them.
+/// relay's own verdicts, so longer than the defaults of all of them.
 pub const TCP_USER_TIMEOUT: Duration = secs(240);
 /// Bytes that a refused client may still send before its connection is dropped while it reads the
 /// refusal: enough for the frames that shipped clients send right behind their upgrade request.

@@ -23,7 +23,11 @@ use crate::registry::{Request, Response};
 
 /// The id that an answer to a request with a bad id carries: cut to what an id may be (RPC-5).
 pub(super) fn cut_id<'a>(id: &'a str, limits: &Limits) -> &'a str {
-    &id[..id.floor_char_boundary(limits.id_bytes)]
+    let mut end = id.len().min(limits.id_bytes);
+    while !id.is_char_boundary(end) {
+        end -= 1;
+    }
+    &id[..end]
 }
 
 impl SocketActor {

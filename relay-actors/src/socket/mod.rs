@@ -28,7 +28,7 @@ use relay_model::limits::Limits;
 use relay_model::store::HeartbeatWrite;
 use relay_model::websocket::reader::Reader;
 use relay_model::wire::OutgoingText;
-use relay_model::wire::codes::{CloseCode, ErrorCode};
+use relay_model::wire::codes::{CloseCode, ErrorCode, RpcErrorCode};
 use relay_model::wire::inbound;
 use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::{Instant, Sleep};
@@ -209,30 +209,29 @@ impl SocketActor {
                     self.on_dropped(&text, now);
                 }
             }
-            LinkEvent::Binary(_) => {
-                if self.rate.admitted {
-                    let code = ErrorCode::UnsupportedFrame;
-                    self.reply_error(code, code.meaning(), None);
-                }
+            LinkEvent::Binary(_) if self.rate.admitted => {
+                let code = ErrorCode::UnsupportedFrame;
+                self.reply_error(code, code.meaning(), None);
             }
+            LinkEvent::Binary(_) => self.on_dropped(&[], now),
             LinkEvent::ControlFrame => self.watchdog.frame(now),
             LinkEvent::Closing(cause) => self.peer_closes(&cause),
             LinkEvent::Ended => {}
         }
     }
 
-    /// Answers a dropped request, if it says how to and there is a token for the answer (TR-6).
-    fn on_dropped(&mut self, text: &Bytes, now: Instant) {
+    /// Answers a dropped message if it is a request that says how to. Each dropped message takes a
+    /// token of the answers; without one nothing is read of it (TR-6).
+    fn on_dropped(&mut self, text: &[u8], now: Instant) {
         let limits = Arc::clone(self.limits());
-        if self.registered().is_none() || !self.rate.answers.take(now, &limits) {
+        if !self.rate.answers.take(now, &limits) || self.registered().is_none() {
             return;
         }
         let id = std::str::from_utf8(text)
             .ok()
             .and_then(inbound::dropped_request_id);
         if let Some(id) = id {
-            let code = relay_model::wire::codes::RpcErrorCode::RateLimited;
-            let failure = RpcFailure::undelivered(code);
+            let failure = RpcFailure::undelivered(RpcErrorCode::RateLimited);
             self.reply(
                 Lane::Rpc,
                 outbound::rpc_failure(frames::cut_id(&id, &limits), failure),

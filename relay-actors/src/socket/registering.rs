@@ -2,8 +2,9 @@
 //! REG-2, REG-4, REG-10).
 
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
+use relay_model::ids::DeviceId;
 use relay_model::store::DeviceType;
-use relay_model::wire::codes::ErrorCode;
+use relay_model::wire::codes::{AfterError, CloseCode, ErrorCode};
 use relay_model::wire::inbound::Register;
 use relay_model::wire::outbound;
 use tokio::time::Instant;
@@ -61,7 +62,7 @@ impl SocketActor {
     /// Answers a registration that made the connection a route: reply, status, then what waited.
     fn admitted(
         &mut self,
-        device: relay_model::ids::DeviceId,
+        device: DeviceId,
         device_type: DeviceType,
         attached: Attached,
         ctx: &mut Context<Self>,
@@ -142,12 +143,13 @@ impl SocketActor {
             "registration refused"
         );
         self.reply_error(code, code.meaning(), Some("register"));
-        let close = match code.close_after_refusal() {
-            Some(close) => Some(close),
-            None => {
+        let close = match code.after() {
+            AfterError::Closes(close) => Some(close),
+            AfterError::GoesOn => None,
+            AfterError::RegistersAgain => {
                 self.refused_resumes += 1;
                 let last = self.refused_resumes >= self.limits().resume_attempts;
-                last.then_some(relay_model::wire::codes::CloseCode::RegistrationRefused)
+                last.then_some(CloseCode::RegistrationRefused)
             }
         };
         if let Some(close) = close {

@@ -126,11 +126,11 @@ impl StoreActor {
         Box::pin(self.gate.clone().call(move || begin(&*store)))
     }
 
-    /// Starts a call whose outcome only a log line tells.
-    fn call_quietly<T: Send + 'static>(
+    /// Starts a call whose failure only a log line tells.
+    fn call_quietly(
         &self,
         what: &'static str,
-        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
+        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<()> + 'static,
     ) {
         let call = self.call(begin);
         actix_rt::spawn(async move {
@@ -151,10 +151,28 @@ impl StoreActor {
         });
     }
 
+    /// Corrects the rows of lost instances; behind a renewal, so that an instance whose own lease
+    /// lapsed while the database was away does not count itself among them.
     fn sweep(&self) {
-        let now = self.core.environment.now();
-        self.call_quietly("correct the rows of lost instances", move |store| {
-            store.sweep_lost(now)
+        if self.released {
+            return;
+        }
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits.instance_lease);
+        let renewal = self.call(move |store| store.renew_instance(instance, now, lease_until));
+        let sweep = self.call(move |store| store.sweep_lost(now));
+        actix_rt::spawn(async move {
+            let swept = match renewal.await {
+                Ok(()) => sweep.await,
+                Err(error) => Err(error),
+            };
+            match swept {
+                Ok(0) => {}
+                Ok(rows) => tracing::info!(rows, "corrected the rows of lost instances"),
+                Err(error) => {
+                    tracing::warn!(%error, "could not correct the rows of lost instances")
+                }
+            }
         });
     }
 
@@ -200,7 +218,6 @@ impl Actor for StoreActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
         let limits = &self.core.limits;
-        self.renew_lease();
         self.sweep();
         ctx.run_interval(limits.instance_renewal, |actor, _| actor.renew_lease());
         ctx.run_interval(limits.presence_sweep_interval, |actor, _| actor.sweep());

@@ -10,8 +10,6 @@ pub mod header;
 pub mod mask;
 mod message;
 pub mod reader;
-#[cfg(test)]
-mod reader_properties;
 pub mod utf8;
 pub mod writer;
 

@@ -45,8 +45,8 @@ codes! {
         ReservedEventType = "reservedEventType", "Events of this type are written by the relay only.";
         InvalidClientType = "invalidClientType", "X-Client-Type must be desktop or mobile.";
         InvalidDeviceId = "invalidDeviceId", "The device id is not a UUID, or not the one of this connection.";
-        InvalidProtocolVersion = "invalidProtocolVersion", "relayProtocolVersion must be an integer or a string of 1 to 9 digits.";
-        RelayUnavailable = "relayUnavailable", "The relay could not read its database; try again later.";
+        InvalidProtocolVersion = "invalidProtocolVersion", "relayProtocolVersion must be an integer or a string of 1 to 9 ASCII digits.";
+        RelayUnavailable = "relayUnavailable", "The relay could not read or write its database; try again later.";
         ProtocolVersionUnsupported = "protocolVersionUnsupported", "relayProtocolVersion is missing or too old; update the app.";
         DeviceNotRegistered = "deviceNotRegistered", "No such device; register it over HTTP first.";
         DeviceOwnershipFailed = "deviceOwnershipFailed", "The device belongs to another account.";
@@ -121,15 +121,41 @@ codes! {
     }
 }
 
+/// What becomes of a connection after an `error` frame (REG-4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterError {
+    /// The connection goes on: the frame had no effect.
+    GoesOn,
+    /// A registration was refused: the connection is closed with this code.
+    Closes(CloseCode),
+    /// A resume was refused: the client registers again, on the same connection.
+    RegistersAgain,
+}
+
 impl ErrorCode {
-    /// With which close code the relay ends a connection whose registration was refused so; `None`
-    /// where the connection stays (REG-4).
-    pub const fn close_after_refusal(self) -> Option<CloseCode> {
+    /// What becomes of the connection after this error.
+    pub const fn after(self) -> AfterError {
         match self {
-            Self::InvalidResume => None,
-            Self::RelayUnavailable => Some(CloseCode::ServerFault),
-            Self::DesktopForgotten | Self::DesktopNotEligible => Some(CloseCode::DeviceRemoved),
-            _ => Some(CloseCode::RegistrationRefused),
+            Self::InvalidJson
+            | Self::InvalidPayload
+            | Self::UnknownMessageType
+            | Self::UnsupportedFrame
+            | Self::RegistrationRequired
+            | Self::Forbidden
+            | Self::ReservedEventType => AfterError::GoesOn,
+            Self::InvalidResume => AfterError::RegistersAgain,
+            Self::RelayUnavailable => AfterError::Closes(CloseCode::ServerFault),
+            Self::DesktopForgotten | Self::DesktopNotEligible => {
+                AfterError::Closes(CloseCode::DeviceRemoved)
+            }
+            Self::InvalidClientType
+            | Self::InvalidDeviceId
+            | Self::InvalidProtocolVersion
+            | Self::ProtocolVersionUnsupported
+            | Self::DeviceNotRegistered
+            | Self::DeviceOwnershipFailed
+            | Self::DeviceTypeMismatch
+            | Self::InvalidTargetDesktop => AfterError::Closes(CloseCode::RegistrationRefused),
         }
     }
 }
@@ -138,21 +164,26 @@ impl ErrorCode {
 mod tests {
     use super::*;
 
-    /// REG-4: the close that follows each refusal.
+    /// REG-4: the close that follows each refusal, by the first word of the code's family.
     #[test]
     fn refusals_close_as_the_table_says() {
         for &code in ErrorCode::ALL {
-            let expected = match code {
-                ErrorCode::InvalidResume => None,
-                ErrorCode::RelayUnavailable => Some(1011),
-                ErrorCode::DesktopForgotten | ErrorCode::DesktopNotEligible => Some(4403),
-                _ => Some(1008),
+            let expected = match code.code() {
+                "invalidJson"
+                | "invalidPayload"
+                | "unknownMessageType"
+                | "unsupportedFrame"
+                | "registrationRequired"
+                | "forbidden"
+                | "reservedEventType" => AfterError::GoesOn,
+                "invalidResume" => AfterError::RegistersAgain,
+                "relayUnavailable" => AfterError::Closes(CloseCode::ServerFault),
+                "desktopForgotten" | "desktopNotEligible" => {
+                    AfterError::Closes(CloseCode::DeviceRemoved)
+                }
+                _ => AfterError::Closes(CloseCode::RegistrationRefused),
             };
-            assert_eq!(
-                code.close_after_refusal().map(CloseCode::code),
-                expected,
-                "{code:?}"
-            );
+            assert_eq!(code.after(), expected, "{code:?}");
         }
     }
 

@@ -422,3 +422,6 @@ fn event(fields: Fields<'_>) -> Result<EventShape<'_>, Wrong> {
         payload: fields.sent("payload"),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,11 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::MAX_CONTROL_PAYLOAD;
-use super::client_frame::client_frame;
-use super::close::{self, CloseFrame};
-use super::header::OpCode;
-use super::reader::{Incoming, ProtocolError, Reader};
+use super::{CloseFrame, Incoming, OpCode, ProtocolError, Reader};
+use crate::websocket::client_frame::client_frame;
+use crate::websocket::{MAX_CONTROL_PAYLOAD, close};
 
 const LIMIT: usize = 1 << 20;
 /// What a reader may hold beside twice what it received, in bytes: its first buffer and its own state.

@@ -1,0 +1,98 @@
+//! Values that are each in range and make no sense together: found at start instead of showing as a
+//! relay that closes every socket.
+
+use super::problem::{Assignment, Problem};
+use super::{Configuration, Key};
+use relay_model::limits::Limits;
+
+/// One relation between two keys.
+struct Relation {
+    first: &'static str,
+    relation: &'static str,
+    second: &'static str,
+    holds: fn(&Limits) -> bool,
+}
+
+const RELATIONS: &[Relation] = &[
+    // A socket would be called silent before it was ever pinged.
+    Relation {
+        first: "limits.client_timeout",
+        relation: "at least",
+        second: "limits.ping_interval",
+        holds: |limits| limits.client_timeout >= limits.ping_interval,
+    },
+    // A relay that lives would lose its rows between two renewals.
+    Relation {
+        first: "presence.instance_lease",
+        relation: "longer than",
+        second: "presence.instance_renewal",
+        holds: |limits| limits.instance_lease > limits.instance_renewal,
+    },
+    // A session in use would end before its touch is reported.
+    Relation {
+        first: "session.lifetime",
+        relation: "longer than",
+        second: "session.touch_interval",
+        holds: |limits| limits.session_lifetime > limits.session_touch_interval,
+    },
+    Relation {
+        first: "limits.max_message_unregistered",
+        relation: "at most",
+        second: "limits.max_message",
+        holds: |limits| limits.max_message_unregistered <= limits.max_message,
+    },
+    // One phone could use up its desktop's records alone.
+    Relation {
+        first: "rpc.records_per_phone",
+        relation: "at most",
+        second: "rpc.records_per_pair",
+        holds: |limits| limits.records_per_phone <= limits.records_per_pair,
+    },
+    // Calls would time out in the queue while connections idle.
+    Relation {
+        first: "database.queue",
+        relation: "at least",
+        second: "database.pool",
+        holds: |limits| limits.database_queue >= limits.database_pool,
+    },
+];
+
+/// Every relation that does not hold.
+pub(super) fn contradictions(configuration: &Configuration) -> Vec<Problem> {
+    RELATIONS
+        .iter()
+        .filter(|relation| !(relation.holds)(&configuration.settings.limits))
+        .map(|relation| Problem::Contradiction {
+            first: Box::new(assignment(configuration, relation.first)),
+            relation: relation.relation,
+            second: Box::new(assignment(configuration, relation.second)),
+        })
+        .collect()
+}
+
+fn assignment(configuration: &Configuration, path: &'static str) -> Assignment {
+    let value = Key::find(path).and_then(|key| key.show(&configuration.settings));
+    Assignment {
+        key: path,
+        value: value.unwrap_or_default(),
+        origin: configuration.origin(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_make_sense() {
+        assert_eq!(contradictions(&Configuration::default()), []);
+    }
+
+    #[test]
+    fn every_relation_names_known_keys() {
+        for relation in RELATIONS {
+            assert!(Key::find(relation.first).is_some(), "{}", relation.first);
+            assert!(Key::find(relation.second).is_some(), "{}", relation.second);
+        }
+    }
+}

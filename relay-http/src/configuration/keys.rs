@@ -1,0 +1,352 @@
+//! Every key of the configuration in one table: its name, what it may be, its default, its meaning
+//! and how it is read and shown. Checking, printing and the reference all walk this table (OP-3).
+
+use std::path::PathBuf;
+
+use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitValue, MAX_WORKERS};
+
+use super::Settings;
+use super::secret::Secret;
+use super::telemetry::{LogFormat, LogLevel};
+use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
+
+/// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2).
+pub const MIN_SECRET_BYTES: usize = 32;
+
+/// A key that is not a protocol limit.
+pub struct SettingKey {
+    section: &'static str,
+    name: &'static str,
+    meaning: &'static str,
+    allowed: &'static str,
+    secret: bool,
+    set: fn(&mut Settings, &str) -> Result<(), String>,
+    show: fn(&Settings) -> Option<String>,
+}
+
+/// A key of the configuration.
+#[derive(Clone, Copy)]
+pub enum Key {
+    /// How this process runs.
+    Setting(&'static SettingKey),
+    /// A number of the protocol.
+    Limit(&'static LimitKey),
+}
+
+const SETTING_KEYS: &[SettingKey] = &[
+    SettingKey {
+        section: "server",
+        name: "listen",
+        meaning: "Address and port of devices and HTTP calls; port 0 takes a free one, which the log names.",
+        allowed: "an address and a port, such as 127.0.0.1:8787, 0.0.0.0:8787 or [::]:8787",
+        secret: false,
+        set: |settings, text| {
+            settings.listen = text
+                .parse()
+                .map_err(|_| "not an address with a port".to_owned())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.listen.to_string()),
+    },
+    SettingKey {
+        section: "server",
+        name: "workers",
+        meaning: "Threads that serve connections; auto takes one for each core.",
+        allowed: "auto, or 1 to 512",
+        secret: false,
+        set: |settings, text| {
+            settings.workers = match text {
+                "auto" => None,
+                number => match parse_count(number).map_err(|error| error.to_string())? {
+                    count @ 1..=MAX_WORKERS => Some(count),
+                    _ => return Err("outside the range".to_owned()),
+                },
+            };
+            Ok(())
+        },
+        show: |settings| {
+            Some(
+                settings
+                    .workers
+                    .map_or_else(|| "auto".to_owned(), |count| count.to_string()),
+            )
+        },
+    },
+    SettingKey {
+        section: "database",
+        name: "url",
+        meaning: "Where devices are kept. A path without a leading slash is relative to the working directory.",
+        allowed: "sqlite://PATH",
+        // A URL of a database server can carry a password.
+        secret: true,
+        set: |settings, text| {
+            settings.database = text
+                .parse()
+                .map_err(|error: relay_model::store::DatabaseUrlError| error.to_string())?;
+            Ok(())
+        },
+        show: |settings| Some(format!("{:?}", settings.database)),
+    },
+    SettingKey {
+        section: "auth",
+        name: "hs256_secret",
+        meaning: "Secret that user tokens are signed with (HTTP-4). Without it the one in auth.secret_file is used.",
+        allowed: "at least 32 bytes of text",
+        secret: true,
+        set: |settings, text| {
+            if text.len() < MIN_SECRET_BYTES {
+                return Err("too short".to_owned());
+            }
+            settings.hs256_secret = Some(Secret::new(text.to_owned()));
+            Ok(())
+        },
+        show: |settings| {
+            settings
+                .hs256_secret
+                .as_ref()
+                .map(|_| "********".to_owned())
+        },
+    },
+    SettingKey {
+        section: "auth",
+        name: "secret_file",
+        meaning: "File of the signing secret when auth.hs256_secret is not set; `relay serve` makes it on its first start.",
+        allowed: "a path; its folder is made if needed",
+        secret: false,
+        set: |settings, text| {
+            if text.is_empty() {
+                return Err("empty".to_owned());
+            }
+            settings.secret_file = PathBuf::from(text);
+            Ok(())
+        },
+        show: |settings| Some(settings.secret_file.display().to_string()),
+    },
+    SettingKey {
+        section: "telemetry",
+        name: "log_format",
+        meaning: "Form of the log on standard error; auto writes text on a terminal, else JSON lines (OP-5).",
+        allowed: "auto, text or json",
+        secret: false,
+        set: |settings, text| {
+            settings.log_format =
+                LogFormat::parse(text).ok_or_else(|| "not a log format".to_owned())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.log_format.name().to_owned()),
+    },
+    SettingKey {
+        section: "telemetry",
+        name: "log_level",
+        meaning: "Least severity that is logged, for all or for single modules.",
+        allowed: "error, warn, info, debug, trace or off, also by module: info,relay_actors=debug",
+        secret: false,
+        set: |settings, text| {
+            settings.log_level =
+                LogLevel::parse(text).ok_or_else(|| "not a log level".to_owned())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.log_level.as_str().to_owned()),
+    },
+];
+
+impl Key {
+    /// Every key, sections together, in the order of the reference.
+    pub fn all() -> Vec<Self> {
+        let settings = SETTING_KEYS.iter().map(Self::Setting);
+        let mut keys: Vec<Self> = settings.chain(LIMIT_KEYS.iter().map(Self::Limit)).collect();
+        let mut sections: Vec<&str> = Vec::new();
+        for key in &keys {
+            if !sections.contains(&key.section()) {
+                sections.push(key.section());
+            }
+        }
+        // The sort is stable, so keys of a section keep the order of their tables.
+        keys.sort_by_key(|key| {
+            sections
+                .iter()
+                .position(|section| *section == key.section())
+        });
+        keys
+    }
+
+    /// The key with this `section.name`.
+    pub fn find(path: &str) -> Option<Self> {
+        Self::all().into_iter().find(|key| key.path() == path)
+    }
+
+    /// Its section.
+    pub fn section(self) -> &'static str {
+        match self {
+            Self::Setting(key) => key.section,
+            Self::Limit(key) => key.section,
+        }
+    }
+
+    /// Its name in the section.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Setting(key) => key.name,
+            Self::Limit(key) => key.name,
+        }
+    }
+
+    /// `section.name`.
+    pub fn path(self) -> String {
+        format!("{}.{}", self.section(), self.name())
+    }
+
+    /// What it means, in a sentence or two.
+    pub fn meaning(self) -> String {
+        match self {
+            Self::Setting(key) => key.meaning.to_owned(),
+            Self::Limit(key) => key.meaning.trim().to_owned(),
+        }
+    }
+
+    /// What it may be set to.
+    pub fn allowed(self) -> String {
+        match self {
+            Self::Setting(key) => key.allowed.to_owned(),
+            Self::Limit(key) => match key.range() {
+                LimitRange::Duration(range) => {
+                    format!(
+                        "{} to {}",
+                        format_duration(*range.start()),
+                        format_duration(*range.end())
+                    )
+                }
+                LimitRange::Bytes(range) => {
+                    format!(
+                        "{} to {}",
+                        format_size(*range.start()),
+                        format_size(*range.end())
+                    )
+                }
+                LimitRange::Count(range) => format!("{} to {}", range.start(), range.end()),
+            },
+        }
+    }
+
+    /// Whether its value must not be repeated.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Self::Setting(SettingKey { secret: true, .. }))
+    }
+
+    /// Its value as it would be written, secrets masked; `None` if it is not set.
+    pub fn show(self, settings: &Settings) -> Option<String> {
+        match self {
+            Self::Setting(key) => (key.show)(settings),
+            Self::Limit(key) => Some(match key.get(&settings.limits) {
+                LimitValue::Duration(duration) => format_duration(duration),
+                LimitValue::Bytes(bytes) => format_size(bytes),
+                LimitValue::Count(count) => count.to_string(),
+            }),
+        }
+    }
+
+    /// Sets it from text.
+    ///
+    /// # Errors
+    /// With what is wrong with the text; `settings` is then unchanged.
+    pub fn set(self, settings: &mut Settings, text: &str) -> Result<(), String> {
+        match self {
+            Self::Setting(key) => (key.set)(settings, text),
+            Self::Limit(key) => {
+                let value = match key.range() {
+                    LimitRange::Duration(_) => parse_duration(text).map(LimitValue::Duration),
+                    LimitRange::Bytes(_) => parse_size(text).map(LimitValue::Bytes),
+                    LimitRange::Count(_) => parse_count(text).map(LimitValue::Count),
+                };
+                let value = value.map_err(|error| error.to_string())?;
+                key.set(&mut settings.limits, value)
+                    .map_err(|error| match error {
+                        LimitError::OutOfRange { .. } => "outside the range".to_owned(),
+                        LimitError::WrongKind { .. } => "of the wrong kind".to_owned(),
+                    })
+            }
+        }
+    }
+
+    /// Whether TOML writes its value without quotes.
+    pub fn is_bare_in_toml(self) -> bool {
+        matches!(self, Self::Limit(key) if matches!(key.range(), LimitRange::Count(_)))
+    }
+}
+
+/// The known key that looks most like `path`, if one is close enough to be meant.
+pub(super) fn nearest(path: &str) -> Option<String> {
+    // Below this likeness a suggestion is more confusing than none.
+    const LIKENESS: f64 = 0.75;
+    let path = path.to_ascii_lowercase();
+    let name = path.rsplit('.').next().unwrap_or(&path);
+    Key::all()
+        .into_iter()
+        .map(|key| {
+            // A right name in a wrong section, or without one, is likely too.
+            let whole = strsim::normalized_damerau_levenshtein(&path, &key.path());
+            let alone = strsim::normalized_damerau_levenshtein(name, key.name());
+            (whole.max(0.95 * alone), key)
+        })
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, key)| key.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// OP-2: what is printed can be written back, for every key that is set by default.
+    #[test]
+    fn shown_values_can_be_set() {
+        let defaults = Settings::default();
+        for key in Key::all() {
+            if let Some(shown) = key.show(&defaults) {
+                let mut settings = Settings::default();
+                assert_eq!(key.set(&mut settings, &shown), Ok(()), "{}", key.path());
+                assert_eq!(settings, defaults, "{}", key.path());
+            }
+        }
+    }
+
+    /// OP-3: no key is there twice, and a section's keys stand together.
+    #[test]
+    fn keys_are_unique_and_grouped() {
+        let keys = Key::all();
+        let mut paths: Vec<_> = keys.iter().map(|key| key.path()).collect();
+        let mut sections: Vec<_> = keys.iter().map(|key| key.section()).collect();
+        sections.dedup();
+        let grouped = sections.len();
+        sections.sort_unstable();
+        sections.dedup();
+        assert_eq!(sections.len(), grouped, "a section is split");
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), keys.len());
+    }
+
+    /// OP-1: the ranges that are written out are those that are checked.
+    #[test]
+    fn written_ranges_are_the_checked_ones() {
+        let allowed = |path| Key::find(path).unwrap().allowed();
+        assert!(allowed("server.workers").ends_with(&format!("1 to {MAX_WORKERS}")));
+        assert!(allowed("auth.hs256_secret").contains(&format!("{MIN_SECRET_BYTES} bytes")));
+    }
+
+    /// OP-2: the nearest known name.
+    #[test]
+    fn misspelled_keys_find_their_neighbour() {
+        for (wrong, right) in [
+            ("limits.ping_intervall", "limits.ping_interval"),
+            ("limits.pingInterval", "limits.ping_interval"),
+            ("limit.ping_interval", "limits.ping_interval"),
+            ("listen", "server.listen"),
+            ("server.reconnect_grace", "presence.reconnect_grace"),
+            ("auth.hs256-secret", "auth.hs256_secret"),
+        ] {
+            assert_eq!(nearest(wrong).as_deref(), Some(right), "{wrong}");
+        }
+        assert_eq!(nearest("colour.of_the_bikeshed"), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! Every refusal of the door, and the one form in which all of them are answered: RFC 9457 problem
+//! details with the members that shipped clients read (section 11 of the protocol).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use actix_http::StatusCode;
+use actix_http::header::{
+    ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    WWW_AUTHENTICATE,
+};
+use actix_web::{HttpResponse, ResponseError};
+use relay_model::store::StoreError;
+use relay_model::websocket::handshake::{self, HandshakeError};
+use relay_model::wire::codes::ErrorCode;
+use serde::Serialize;
+
+use crate::authentication::CredentialsError;
+
+/// When a client should try again that found the database away: soon, and not in a loop.
+const RETRY_UNAVAILABLE: HeaderValue = HeaderValue::from_static("5");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Why a request is not served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// TR-2, HTTP-4: no valid credentials.
+    #[error(transparent)]
+    Unauthorized(#[from] CredentialsError),
+    /// Nothing is served under this path.
+    #[error("nothing is served under this path")]
+    NotFound,
+    /// The path does not take this method.
+    #[error("this path takes {allow} only")]
+    MethodNotAllowed {
+        /// What it takes, as in the `Allow` header.
+        allow: &'static str,
+    },
+    /// TR-1: an upgrade request that is not RFC 6455's.
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    /// HTTP-2: the body is too large.
+    #[error("the body is larger than {limit} bytes")]
+    BodyTooLarge {
+        /// What is allowed, in bytes.
+        limit: usize,
+    },
+    /// The body did not arrive in time.
+    #[error("the body did not arrive within {} s", .limit.as_secs_f64())]
+    BodyTimeout {
+        /// What is allowed.
+        limit: Duration,
+    },
+    /// The body broke off, or its transfer coding is broken.
+    #[error("the body could not be read")]
+    BodyBroken,
+    /// The body is not JSON.
+    #[error("the body is not JSON: {0}")]
+    InvalidJson(String),
+    /// A field or parameter is missing or cannot be taken; the text names it.
+    #[error("{0}")]
+    InvalidPayload(Cow<'static, str>),
+    /// `X-Device-ID` is missing or no UUID.
+    #[error("the header X-Device-ID must be the device's UUID")]
+    InvalidDeviceId,
+    /// `X-Client-Type` is missing or of the other endpoint.
+    #[error("the header X-Client-Type must be {expected} here")]
+    InvalidClientType {
+        /// What the endpoint is for.
+        expected: &'static str,
+    },
+    /// HTTP-1: the device id belongs to another account.
+    #[error("the device id belongs to another account; choose another one")]
+    DeviceOwnershipFailed,
+    /// The device was registered as the other type.
+    #[error("the device was registered as the other client type; choose another device id")]
+    DeviceTypeMismatch,
+    /// The device was forgotten; only its user can bring it back.
+    #[error("the device was forgotten in its account; its user can let it rejoin")]
+    DesktopForgotten,
+    /// The database is away; details are in the log only.
+    #[error("the relay cannot reach its database; try again later")]
+    RelayUnavailable,
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        // Not a warning: clients repeat their calls, and the store's own rounds warn already.
+        tracing::debug!(%error, "a request was refused: no database");
+        Self::RelayUnavailable
+    }
+}
+
+/// The body of a refusal.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Problem<'a> {
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: u16,
+    message: &'a str,
+    error_type: &'static str,
+}
+
+impl Refusal {
+    /// Its HTTP status.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Handshake(error) => {
+                StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
+            }
+            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyBroken
+            | Self::InvalidJson(_)
+            | Self::InvalidPayload(_)
+            | Self::InvalidDeviceId
+            | Self::InvalidClientType { .. } => StatusCode::BAD_REQUEST,
+            Self::DeviceOwnershipFailed | Self::DeviceTypeMismatch => StatusCode::CONFLICT,
+            Self::DesktopForgotten => StatusCode::FORBIDDEN,
+            Self::RelayUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The stable code that clients branch on.
+    pub const fn error_type(&self) -> ErrorType {
+        match self {
+            Self::Unauthorized(_) => ErrorType::AuthRequired,
+            Self::NotFound => ErrorType::NotFound,
+            Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
+                ErrorType::MethodNotAllowed
+            }
+            Self::Handshake(HandshakeError::UpgradeMissing | HandshakeError::Version) => {
+                ErrorType::UpgradeRequired
+            }
+            Self::Handshake(_) => ErrorType::InvalidHandshake,
+            Self::BodyTooLarge { .. } => ErrorType::BodyTooLarge,
+            Self::BodyTimeout { .. } => ErrorType::RequestTimeout,
+            Self::BodyBroken => ErrorType::InvalidBody,
+            Self::InvalidJson(_) => ErrorType::Frame(ErrorCode::InvalidJson),
+            Self::InvalidPayload(_) => ErrorType::Frame(ErrorCode::InvalidPayload),
+            Self::InvalidDeviceId => ErrorType::Frame(ErrorCode::InvalidDeviceId),
+            Self::InvalidClientType { .. } => ErrorType::Frame(ErrorCode::InvalidClientType),
+            Self::DeviceOwnershipFailed => ErrorType::Frame(ErrorCode::DeviceOwnershipFailed),
+            Self::DeviceTypeMismatch => ErrorType::Frame(ErrorCode::DeviceTypeMismatch),
+            Self::DesktopForgotten => ErrorType::Frame(ErrorCode::DesktopForgotten),
+            Self::RelayUnavailable => ErrorType::Frame(ErrorCode::RelayUnavailable),
+        }
+    }
+
+    /// Header lines beside those of its body. `Connection` is left to whoever writes the answer.
+    pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Unauthorized(_) => {
+                vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
+            }
+            Self::MethodNotAllowed { allow } => vec![(ALLOW, HeaderValue::from_static(allow))],
+            Self::Handshake(HandshakeError::NotGet) => {
+                vec![(ALLOW, HeaderValue::from_static("GET"))]
+            }
+            // Section 4.4 of RFC 6455: the answer says which version would do.
+            Self::Handshake(_) if self.status() == StatusCode::UPGRADE_REQUIRED => vec![
+                (UPGRADE, HeaderValue::from_static("websocket")),
+                (
+                    SEC_WEBSOCKET_VERSION,
+                    HeaderValue::from_static(handshake::VERSION),
+                ),
+            ],
+            Self::RelayUnavailable => vec![(RETRY_AFTER, RETRY_UNAVAILABLE)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Its body, `application/problem+json`.
+    pub fn body(&self) -> String {
+        let status = self.status();
+        let detail = self.to_string();
+        let problem = Problem {
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: &detail,
+            code: status.as_u16(),
+            message: &detail,
+            error_type: self.error_type().code(),
+        };
+        // Strings and numbers always serialize.
+        serde_json::to_string(&problem).unwrap_or_default()
+    }
+
+    /// The media type of [`body`](Self::body).
+    pub const fn content_type() -> (HeaderName, HeaderValue) {
+        (CONTENT_TYPE, PROBLEM_JSON)
+    }
+}
+
+impl ResponseError for Refusal {
+    fn status_code(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status());
+        response.insert_header(Self::content_type());
+        for header in self.headers() {
+            response.insert_header(header);
+        }
+        if matches!(self, Self::Handshake(_)) {
+            response.force_close();
+        }
+        response.body(self.body())
+    }
+}
+
+/// `errorType` of a refusal: the codes of the door, and those that error frames use too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorType {
+    /// Credentials are missing or not valid.
+    AuthRequired,
+    /// Nothing is served there.
+    NotFound,
+    /// The path does not take this method.
+    MethodNotAllowed,
+    /// The path is a WebSocket, and the request did not ask for one, or for another version.
+    UpgradeRequired,
+    /// The upgrade request breaks RFC 6455.
+    InvalidHandshake,
+    /// The body is too large.
+    BodyTooLarge,
+    /// The body came too slowly.
+    RequestTimeout,
+    /// The body could not be read.
+    InvalidBody,
+    /// A code that error frames carry with the same meaning.
+    Frame(ErrorCode),
+}
+
+impl ErrorType {
+    /// The code as it stands in the body.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::AuthRequired => "authRequired",
+            Self::NotFound => "notFound",
+            Self::MethodNotAllowed => "methodNotAllowed",
+            Self::UpgradeRequired => "upgradeRequired",
+            Self::InvalidHandshake => "invalidHandshake",
+            Self::BodyTooLarge => "bodyTooLarge",
+            Self::RequestTimeout => "requestTimeout",
+            Self::InvalidBody => "invalidBody",
+            Self::Frame(code) => code.code(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Section 11: `type`, `title`, `status`, `detail`, and `code`, `message`, `errorType`.
+    #[test]
+    fn bodies_are_problem_details() {
+        let body: Value = serde_json::from_str(&Refusal::DeviceOwnershipFailed.body()).unwrap();
+        let text = "the device id belongs to another account; choose another one";
+        assert_eq!(
+            body,
+            json!({
+                "type": "about:blank",
+                "title": "Conflict",
+                "status": 409,
+                "detail": text,
+                "code": 409,
+                "message": text,
+                "errorType": "deviceOwnershipFailed",
+            })
+        );
+    }
+
+    /// TR-2: 401 names the scheme.
+    #[test]
+    fn unauthorized_names_the_scheme() {
+        let refusal = Refusal::from(CredentialsError::Missing);
+        assert_eq!(refusal.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(
+            refusal.headers(),
+            [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
+        );
+    }
+
+    /// REG-4: trouble of the database is not told to strangers.
+    #[test]
+    fn database_errors_are_not_shown() {
+        let error = StoreError::Failed("no such table: devices".to_owned());
+        let refusal = Refusal::from(error);
+        assert_eq!(refusal.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!refusal.body().contains("devices"), "{}", refusal.body());
+    }
+}

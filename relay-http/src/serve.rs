@@ -1,0 +1,257 @@
+//! One run of the relay, from its configuration to its exit.
+
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use actix_rt::System;
+use relay_actors::Relay;
+use relay_actors::environment::Environment;
+use relay_model::limits::{Limits, MAX_WORKERS};
+use relay_model::store::{DieselStore, OpenError, StoreError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::authentication::signing_secret::{self, SigningSecretError};
+use crate::authentication::{Authenticator, UserTokens};
+use crate::configuration::{Configuration, Origin, Secret, Settings};
+use crate::device_api::DeviceApi;
+use crate::exit::ExitStatus;
+use crate::server;
+use crate::system_environment::SystemEnvironment;
+use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
+
+/// Signals that follow the first within this time are the same wish: some supervisors, `timeout`
+/// among them, signal the process and then its whole group.
+const ONE_WISH: Duration = Duration::from_millis(0);
+
+/// Why the relay did not start, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// No secret to check tokens with.
+    #[error(transparent)]
+    SigningSecret(#[from] SigningSecretError),
+    /// The cryptographic library takes no such secret.
+    #[error("the signing secret cannot be used: {0}")]
+    UnusableSecret(String),
+    /// The port cannot be listened on.
+    #[error(
+        "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
+         set another address (allowed: an address of this machine and a port)"
+    )]
+    Listen {
+        /// The configured address.
+        address: String,
+        /// Where it was configured.
+        origin: Origin,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The database file cannot be opened or made.
+    #[error("{0} (database.url: {1})")]
+    Database(OpenError, Origin),
+    /// The database does not answer, or cannot be brought up to date.
+    #[error("the database cannot be prepared: {0} (database.url: {1})")]
+    Migration(StoreError, Origin),
+    /// The server did not start, or ended by itself.
+    #[error("the server failed: {0}")]
+    Server(io::Error),
+    /// The operating system takes no signal handlers.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+}
+
+impl ServeError {
+    /// With which code the process ends (OP-1).
+    pub const fn exit_status(&self) -> ExitStatus {
+        match self {
+            Self::SigningSecret(SigningSecretError::NoRandomness(_)) => ExitStatus::Internal,
+            Self::SigningSecret(_) | Self::UnusableSecret(_) | Self::Listen { .. } => {
+                ExitStatus::Usage
+            }
+            Self::Database(..) | Self::Migration(..) => ExitStatus::Unavailable,
+            Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
+        }
+    }
+}
+
+/// Runs the relay until a signal ends it.
+///
+/// # Errors
+/// When it cannot start, or its server fails.
+pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
+    raise_file_limit();
+    System::new().block_on(run(configuration))
+}
+
+async fn run(configuration: &Configuration) -> Result<(), ServeError> {
+    let Settings {
+        listen,
+        workers,
+        ref database,
+        ref limits,
+        ..
+    } = configuration.settings;
+    let mut ends = EndSignals::new().map_err(ServeError::Signals)?;
+
+    // The port comes first: a second relay started by mistake shall touch nothing.
+    let listen_error = |source| ServeError::Listen {
+        address: listen.to_string(),
+        origin: configuration.origin("server.listen"),
+        source,
+    };
+    let listener = server::bind(listen).map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
+
+    let (secret, origin) = signing_secret(&configuration.settings)?;
+    let store = open_store(configuration).await?;
+    let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
+    let tokens = UserTokens::new(&secret, limits.token_leeway)
+        .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
+    let authenticator = Authenticator::new(tokens, Arc::clone(&environment));
+    let limits: Arc<Limits> = Arc::new(limits.clone());
+    let relay = Relay::start(Arc::clone(&limits), environment, Arc::new(store));
+
+    let api = DeviceApi {
+        relay: relay.clone(),
+        authenticator: authenticator.clone(),
+    };
+    let acceptor = relay.clone();
+    let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
+        acceptor.accept(origin, transport, early);
+    });
+    let workers = workers.unwrap_or_else(cores);
+    let server = server::start(listener, workers, door, move |config| api.routes(config))
+        .map_err(ServeError::Server)?;
+    let handle = server.handle();
+    let mut running = actix_rt::spawn(server);
+
+    tracing::info!(
+        listen = %address,
+        instance = %relay.instance(),
+        database = ?database,
+        workers,
+        version = env!("CARGO_PKG_VERSION"),
+        "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
+    );
+    if let SecretOrigin::File { made } = origin {
+        tracing::info!(
+            file = %configuration.settings.secret_file.display(),
+            made,
+            "tokens are signed with a local secret; make one with: relay token --account <uuid>"
+        );
+    }
+
+    tokio::select! {
+        biased;
+        name = ends.next() => {
+            tracing::info!(signal = name, "stopping: closing every device socket with 1012");
+        }
+        ended = &mut running => return Err(ServeError::Server(server_end(ended))),
+    }
+    // The server kills the threads of its workers, and with them the sockets on them: those say
+    // their goodbyes first.
+    let again_from = Instant::now() + ONE_WISH;
+    tokio::select! {
+        biased;
+        name = ends.next_after(again_from) => {
+            tracing::warn!(signal = name, "a second signal: ending at once");
+        }
+        () = async { relay.stop().await; handle.stop(true).await } => tracing::info!("stopped"),
+    }
+    Ok(())
+}
+
+/// Why a server that nobody stopped has ended.
+fn server_end(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Error {
+    match ended {
+        Ok(Ok(())) => io::Error::other("it ended by itself"),
+        Ok(Err(error)) => error,
+        Err(error) => io::Error::other(error),
+    }
+}
+
+/// Where the signing secret came from.
+enum SecretOrigin {
+    Configuration,
+    File { made: bool },
+}
+
+fn signing_secret(settings: &Settings) -> Result<(Secret, SecretOrigin), SigningSecretError> {
+    match &settings.hs256_secret {
+        Some(secret) => Ok((secret.clone(), SecretOrigin::Configuration)),
+        None => {
+            let (secret, made) = signing_secret::load_or_create(&settings.secret_file)?;
+            Ok((secret, SecretOrigin::File { made }))
+        }
+    }
+}
+
+/// A database that cannot be used at the start ends the process: unlike one that goes away later, it
+/// is most likely a mistake in `database.url`, and somebody is watching.
+async fn open_store(configuration: &Configuration) -> Result<DieselStore, ServeError> {
+    let Settings {
+        database, limits, ..
+    } = &configuration.settings;
+    let origin = || configuration.origin("database.url");
+    let store = DieselStore::open(database, limits)
+        .map_err(|error| ServeError::Database(error, origin()))?;
+    let applied = store
+        .migrate()
+        .await
+        .map_err(|error| ServeError::Migration(error, origin()))?;
+    if !applied.is_empty() {
+        tracing::info!(migrations = ?applied, "the database was brought up to date");
+    }
+    Ok(store)
+}
+
+fn cores() -> usize {
+    thread::available_parallelism()
+        .map_or(1, NonZero::get)
+        .min(MAX_WORKERS)
+}
+
+/// Every device is an open file; the soft limit of a shell, often 1,024, is no choice of anybody's.
+fn raise_file_limit() {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) => tracing::debug!(limit, "open files"),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for one that comes later than `moment`.
+    async fn next_after(&mut self, moment: Instant) -> &'static str {
+        loop {
+            let name = self.next().await;
+            if Instant::now() > moment {
+                return name;
+            }
+        }
+    }
+
+    /// Waits for one of them and tells its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

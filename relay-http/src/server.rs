@@ -1,0 +1,108 @@
+//! The listening server: one port on which the upgrade door and the HTTP App stand side by side.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use actix_http::{HttpService, Protocol};
+use actix_server::Server;
+use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::dev::AppConfig;
+use actix_web::{App, HttpResponse, web};
+use relay_actors::socket::transport::Transport;
+use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
+use relay_model::websocket::handshake::HandshakeError;
+use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
+use tokio::net::TcpStream;
+
+use crate::refusal::Refusal;
+use crate::socket_options;
+use crate::upgrade::{DEVICE_LINK, StartConnection, UpgradeDoor};
+
+/// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
+/// then, and the calls are short.
+const SHUTDOWN_SECONDS: u64 = 1;
+
+/// Binds `address`; port 0 takes a free port, which the listener knows.
+///
+/// # Errors
+/// When the address is in use, not of this machine, or not allowed.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(IpProtocol::TCP),
+    )?;
+    // A restarted relay must not wait for the connections of the one before to leave TIME-WAIT.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves `listener` with `workers` threads until the server is stopped. Upgrades go to `door`;
+/// `routes` adds what the App serves beside the answer to plain requests for the device link.
+///
+/// The server takes no signals and does not know the connections that were upgraded: stopping it
+/// kills their threads, so close them first.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub fn start<S: StartConnection>(
+    listener: TcpListener,
+    workers: usize,
+    door: UpgradeDoor<S>,
+    routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
+) -> io::Result<Server> {
+    let factory = move || {
+        fn_service(async |stream: TcpStream| {
+            let peer = stream.peer_addr().ok();
+            socket_options::set(&stream);
+            Ok::<_, actix_http::error::DispatchError>((stream, Protocol::Http1, peer))
+        })
+        .and_then(service(door.clone(), routes.clone()))
+    };
+    let server = Server::build()
+        .workers(workers)
+        .max_concurrent_connections(WORKER_CONNECTIONS)
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .disable_signals()
+        .listen("relay", listener, factory)?;
+    Ok(server.run())
+}
+
+/// What serves one connection, over any stream.
+pub fn service<T: Transport, S: StartConnection>(
+    door: UpgradeDoor<S>,
+    routes: impl FnOnce(&mut web::ServiceConfig),
+) -> impl ServiceFactory<
+    (T, Protocol, Option<SocketAddr>),
+    Config = (),
+    Response = (),
+    Error = actix_http::error::DispatchError,
+    InitError = (),
+> {
+    let Limits {
+        http_timeout,
+        close_timeout,
+        ..
+    } = *door.limits();
+    let app = App::new()
+        .configure(routes)
+        .service(
+            web::resource(DEVICE_LINK)
+                .get(async || refused(HandshakeError::UpgradeMissing.into()))
+                .default_service(web::to(async || refused(HandshakeError::NotGet.into()))),
+        )
+        .default_service(web::to(async || refused(Refusal::NotFound)));
+    HttpService::build()
+        .client_request_timeout(http_timeout)
+        .client_disconnect_timeout(close_timeout)
+        .upgrade(fn_service(move |upgrade| door.clone().serve::<T>(upgrade)))
+        .finish(map_config(app, |()| AppConfig::default()))
+}
+
+/// A handler's way of refusing everything that reaches it.
+fn refused(refusal: Refusal) -> Result<HttpResponse, Refusal> {
+    Err(refusal)
+}

@@ -1,0 +1,122 @@
+//! The way from an HTTP/1.1 upgrade request to a connection that an actor owns (TR-1, TR-2).
+//!
+//! The HTTP server hands over every request whose `Upgrade` is `websocket`, whatever its path, and
+//! CONNECT, as a head and the raw stream. An error returned to it reaches the client as a bare end
+//! of the stream, so every refusal is written here, in full.
+
+mod answer;
+mod origin;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use actix_codec::Framed;
+use actix_http::{Method, Request, Version, h1};
+use bytes::Bytes;
+use relay_actors::ConnectionOrigin;
+use relay_actors::socket::transport::Transport;
+use relay_model::limits::Limits;
+use relay_model::websocket::handshake::{self, AcceptKey, UpgradeRequest};
+
+use crate::authentication::Authenticator;
+use crate::refusal::Refusal;
+
+/// Where devices connect.
+pub const DEVICE_LINK: &str = "/ws/device-link";
+
+/// Starts whatever owns a connection after its upgrade. Called on the worker thread that the
+/// connection lives on, with the bytes that came right behind the request.
+pub trait StartConnection:
+    Fn(ConnectionOrigin, Box<dyn Transport>, Bytes) + Clone + Send + 'static
+{
+}
+
+impl<F> StartConnection for F where
+    F: Fn(ConnectionOrigin, Box<dyn Transport>, Bytes) + Clone + Send + 'static
+{
+}
+
+/// Judges upgrade requests and starts the connections that pass.
+#[derive(Clone)]
+pub struct UpgradeDoor<S> {
+    authenticator: Authenticator,
+    limits: Arc<Limits>,
+    start: S,
+}
+
+impl<S: StartConnection> UpgradeDoor<S> {
+    /// A door that lets in whom `authenticator` knows and hands them to `start`.
+    pub fn new(authenticator: Authenticator, limits: Arc<Limits>, start: S) -> Self {
+        Self {
+            authenticator,
+            limits,
+            start,
+        }
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Serves one upgrade request to its end: the stream is in other hands or closed then.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn serve<T: Transport>(
+        self,
+        (request, framed): (Request, Framed<T, h1::Codec>),
+    ) -> Result<(), Infallible> {
+        let deadline = self.limits.close_timeout;
+        match self.admit(&request) {
+            Ok((origin, key)) => {
+                match tokio::time::timeout(deadline, answer::accept(framed, &key)).await {
+                    Ok(Ok((transport, early))) => (self.start)(origin, transport, early),
+                    Ok(Err(error)) => tracing::debug!(%error, "a client left during its upgrade"),
+                    Err(_) => tracing::debug!("a client did not take the answer to its upgrade"),
+                }
+            }
+            Err(refusal) => {
+                tracing::debug!(
+                    peer = ?request.peer_addr(),
+                    status = refusal.status().as_u16(),
+                    reason = %refusal,
+                    "upgrade refused"
+                );
+                answer::refuse(framed, &refusal, deadline).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The handshake is judged before the credentials, so that a client that speaks no WebSocket
+    /// learns that and not a verdict about its token.
+    fn admit(&self, request: &Request) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
+        if request.method() == Method::CONNECT {
+            return Err(Refusal::MethodNotAllowed { allow: "GET" });
+        }
+        if request.path() != DEVICE_LINK {
+            return Err(Refusal::NotFound);
+        }
+        let headers = &request.head().headers;
+        let key = handshake::accept(UpgradeRequest {
+            method: request.method().as_str(),
+            http_version: http_version(request.version()),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_bytes())),
+        })?;
+        let account = self.authenticator.account(headers)?;
+        Ok((origin::origin_of(account, request), key))
+    }
+}
+
+fn http_version(version: Version) -> (u8, u8) {
+    match version {
+        Version::HTTP_09 => (0, 9),
+        Version::HTTP_10 => (1, 0),
+        Version::HTTP_2 => (2, 0),
+        Version::HTTP_3 => (3, 0),
+        _ => (1, 1),
+    }
+}

@@ -1,0 +1,101 @@
+//! The server over real sockets: what a pipe in memory cannot show.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_server::ServerHandle;
+use relay_actors::socket::transport::Transport;
+use relay_http::server;
+use relay_http::upgrade::UpgradeDoor;
+use relay_model::limits::Limits;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{ACCOUNT, authenticator, token};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A door behind which every connection echoes.
+fn start() -> (SocketAddr, ServerHandle) {
+    let door = UpgradeDoor::new(
+        authenticator(),
+        Arc::new(Limits::default()),
+        |_origin, transport: Box<dyn Transport>, early: bytes::Bytes| {
+            actix_rt::spawn(async move {
+                let (mut reader, mut writer) = tokio::io::split(transport);
+                writer.write_all(&early).await?;
+                tokio::io::copy(&mut reader, &mut writer).await
+            });
+        },
+    );
+    let listener = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = server::start(listener, 1, door, |_| ()).unwrap();
+    let handle = server.handle();
+    actix_rt::spawn(server);
+    (address, handle)
+}
+
+fn upgrade(authorization: &str) -> String {
+    format!(
+        "GET /ws/device-link HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Authorization: {authorization}\r\n\r\n"
+    )
+}
+
+/// TR-1: whatever is put behind the door owns the upgraded stream, early bytes first.
+#[actix_rt::test]
+async fn upgraded_streams_belong_to_their_owner() {
+    let (address, server) = start();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = upgrade(&format!("Bearer {}", token(ACCOUNT)));
+    client
+        .write_all(format!("{request}early").as_bytes())
+        .await
+        .unwrap();
+    client.write_all(b" and late").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut text = String::new();
+    tokio::time::timeout(PATIENCE, client.read_to_string(&mut text))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 101 ") && text.ends_with("early and late"),
+        "{text}"
+    );
+    server.stop(true).await;
+}
+
+/// TR-2: a refusal is never a bare end of the stream, and no reset overtakes it, although the
+/// client has sent more than was read.
+#[actix_rt::test]
+async fn refusals_are_not_overtaken_by_a_reset() {
+    let (address, server) = start();
+    for _ in 0..50 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let mut request = upgrade("Bearer x").into_bytes();
+        request.extend_from_slice(&[0x81; 20_000]);
+        client.write_all(&request).await.unwrap();
+        let mut text = String::new();
+        tokio::time::timeout(PATIENCE, client.read_to_string(&mut text))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(
+            text.starts_with("HTTP/1.1 401 ") && text.ends_with('}'),
+            "{text}"
+        );
+    }
+    server.stop(true).await;
+}
+
+/// A port that is taken is an error and not a second relay on the same port.
+#[actix_rt::test]
+async fn a_port_is_bound_once() {
+    let first = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let again = server::bind(first.local_addr().unwrap());
+    assert_eq!(again.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+}

@@ -1,0 +1,211 @@
+//! The minimal relay that ratios refer to: tokio-tungstenite, one task per socket and a bounded
+//! channel, with just enough of the protocol to route a request and its answer. It checks nobody's
+//! token, keeps no presence, and forwards each message as it came, without a copy.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clap::Parser;
+use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_tungstenite::accept_hdr_async_with_config;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+/// The registration's answer; the load looks at its type only.
+const REGISTERED: Utf8Bytes = Utf8Bytes::from_static(
+    r#"{"type":"registered","sessionId":"","resumeToken":"","expiresAt":"","relayInstanceId":""}"#,
+);
+/// Messages that may wait for one socket; its senders wait beyond that.
+const WAITING: usize = 64;
+/// tungstenite's buffers: small ones, or ten thousand sockets would cost it 256 KiB each.
+const BUFFER: usize = 8 * 1024;
+const MAX_MESSAGE: usize = 64 << 20;
+/// Pairs are spread over this many locks, so that two workers seldom meet.
+const SHARDS: usize = 64;
+
+type Outbox = mpsc::Sender<Utf8Bytes>;
+
+/// A minimal relay to measure against.
+#[derive(Parser)]
+struct Cli {
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:18788")]
+    address: SocketAddr,
+    /// Worker threads
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+}
+
+/// What a frame says that concerns a router. Strings with escapes are not for a minimal relay.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "type")]
+    frame_type: &'a str,
+    #[serde(borrow)]
+    payload: Payload<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload<'a> {
+    id: Option<&'a str>,
+    device_id: Option<&'a str>,
+    target_desktop_device_id: Option<&'a str>,
+}
+
+/// A desktop and who waits for its answers.
+#[derive(Default)]
+struct Pair {
+    desktop: Mutex<Option<Outbox>>,
+    pending: Mutex<HashMap<String, Outbox>>,
+}
+
+/// All pairs by their desktop's id.
+struct Registry {
+    shards: Vec<Mutex<HashMap<String, Arc<Pair>>>>,
+}
+
+impl Registry {
+    fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    fn pair(&self, desktop: &str) -> Arc<Pair> {
+        let shard = desktop.bytes().map(usize::from).sum::<usize>() % SHARDS;
+        let mut pairs = lock(&self.shards[shard]);
+        Arc::clone(pairs.entry(desktop.to_owned()).or_default())
+    }
+}
+
+/// No critical section of this program panics half way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn main() -> std::io::Result<()> {
+    let cli = Cli::parse();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cli.workers)
+        .enable_all()
+        .build()?
+        .block_on(serve(cli.address))
+}
+
+async fn serve(address: SocketAddr) -> std::io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    let registry = Arc::new(Registry::new());
+    loop {
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(connection(stream, Arc::clone(&registry)));
+    }
+}
+
+async fn connection(stream: TcpStream, registry: Arc<Registry>) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_frame_size(Some(MAX_MESSAGE))
+        .max_message_size(Some(MAX_MESSAGE));
+    let mut is_desktop = false;
+    #[expect(
+        clippy::result_large_err,
+        reason = "the callback's type is tungstenite's"
+    )]
+    let note_client_type = |request: &Request, response: Response| {
+        let client_type = request.headers().get("x-client-type");
+        is_desktop = client_type.is_some_and(|value| value == "desktop");
+        Ok::<_, ErrorResponse>(response)
+    };
+    let accepted = accept_hdr_async_with_config(stream, note_client_type, Some(config)).await;
+    let Ok(mut socket) = accepted else { return };
+    let (outbox, mut inbox) = mpsc::channel(WAITING);
+    let mut pair: Option<Arc<Pair>> = None;
+    loop {
+        tokio::select! {
+            message = socket.next() => match message {
+                Some(Ok(Message::Text(text))) => match &pair {
+                    Some(pair) if is_desktop => answer(pair, text).await,
+                    Some(pair) => ask(pair, text, &outbox).await,
+                    None => {
+                        pair = register(&registry, &text, is_desktop, &outbox);
+                        if pair.is_none() || socket.send(Message::Text(REGISTERED)).await.is_err() {
+                            break;
+                        }
+                    }
+                },
+                Some(Ok(_)) => {}
+                _ => break,
+            },
+            Some(text) = inbox.recv() => {
+                let mut written = socket.feed(Message::Text(text)).await;
+                while let (Ok(()), Ok(text)) = (&written, inbox.try_recv()) {
+                    written = socket.feed(Message::Text(text)).await;
+                }
+                if written.is_err() || socket.flush().await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    if let Some(pair) = pair
+        && is_desktop
+    {
+        *lock(&pair.desktop) = None;
+    }
+}
+
+fn register(
+    registry: &Registry,
+    text: &str,
+    is_desktop: bool,
+    outbox: &Outbox,
+) -> Option<Arc<Pair>> {
+    let payload = serde_json::from_str::<Envelope<'_>>(text).ok()?.payload;
+    if is_desktop {
+        let pair = registry.pair(payload.device_id?);
+        *lock(&pair.desktop) = Some(outbox.clone());
+        Some(pair)
+    } else {
+        Some(registry.pair(payload.target_desktop_device_id?))
+    }
+}
+
+async fn ask(pair: &Pair, text: Utf8Bytes, outbox: &Outbox) {
+    let Some(id) = id_of(&text, "rpc.request") else {
+        return;
+    };
+    lock(&pair.pending).insert(id, outbox.clone());
+    let desktop = lock(&pair.desktop).clone();
+    if let Some(desktop) = desktop {
+        // A desktop that is gone answers nothing, which its phones notice.
+        let _ = desktop.send(text).await;
+    }
+}
+
+async fn answer(pair: &Pair, text: Utf8Bytes) {
+    let Some(id) = id_of(&text, "rpc.response") else {
+        return;
+    };
+    let phone = lock(&pair.pending).remove(&id);
+    if let Some(phone) = phone {
+        // A phone that is gone wants no answer.
+        let _ = phone.send(text).await;
+    }
+}
+
+fn id_of(text: &str, frame_type: &str) -> Option<String> {
+    let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    (envelope.frame_type == frame_type)
+        .then_some(envelope.payload.id?)
+        .map(str::to_owned)
+}

@@ -1,0 +1,52 @@
+//! The built `relay` as its users meet it: a process with a database of its own, devices that talk
+//! to it over real sockets, and waits that end with everything that was seen when they fail.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use relay_tests::blackbox::{Account, Relay};
+//! use serde_json::json;
+//!
+//! let relay = Relay::start().await;
+//! let account = Account::new();
+//! let mut desktop = relay.desktop(&account).await;
+//! let mut phone = relay.phone(&desktop.device).await;
+//! phone.request("r1", "session.list", json!({})).await;
+//! let request = desktop.next_request().await;
+//! desktop.answer(&request, json!([])).await;
+//! assert_eq!(phone.next_response().await["result"], json!([]));
+//! # }
+//! ```
+
+mod account;
+mod api;
+mod binary;
+mod database;
+mod evidence;
+mod frame;
+mod process;
+mod raw;
+mod raw_frame;
+mod rpc;
+mod socket;
+mod token;
+
+use std::time::Duration;
+
+pub use account::{Account, ClientType, Device, fresh_id};
+pub use api::HttpAnswer;
+pub use binary::relay_binary;
+pub use database::Database;
+pub use evidence::Evidence;
+pub use frame::{Frame, is_time};
+pub use process::{Relay, SECRET, Site};
+pub use raw::RawSocket;
+pub use raw_frame::{OpCode, RawFrame, encode, header};
+pub use rpc::{failure, pending, rpc_request, rpc_response};
+pub use socket::Socket;
+pub use token::{Claims, mint};
+
+/// How long a test waits for what must happen. Long, because it is only used up by a failure.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How long a condition that has no event of its own is left alone between two looks at it.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -1,0 +1,266 @@
+//! One running `relay`, and the folder that outlives it, so that a test can stop a relay and start
+//! the next one on the same database.
+
+use std::env;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use reqwest::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::account::{Account, Device};
+use super::database::Database;
+use super::evidence::Evidence;
+use super::raw::RawSocket;
+use super::socket::Socket;
+use super::{DEADLINE, LOOK_AGAIN, relay_binary};
+
+/// What the relays of the tests sign with.
+pub const SECRET: &str = "a secret that is good enough for tests only";
+
+/// A folder with a database, and how relays on it are configured.
+#[derive(Clone)]
+pub struct Site {
+    folder: Arc<TempDir>,
+    settings: Vec<(String, String)>,
+}
+
+impl Site {
+    /// An empty folder. `settings` are keys as `section.name` with their values.
+    ///
+    /// # Panics
+    /// When no folder can be made.
+    pub fn new(settings: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().expect("a folder for temporary files");
+        let site = Self {
+            folder: Arc::new(folder),
+            settings: Vec::new(),
+        };
+        site.with(settings)
+    }
+
+    /// The same folder with other settings beside those that it has.
+    pub fn with(&self, settings: &[(&str, &str)]) -> Self {
+        let mut site = self.clone();
+        let added = settings
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        site.settings.extend(added);
+        site
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Another connection to the database.
+    pub fn database(&self) -> Database {
+        Database::open(&self.path("relay.db"))
+    }
+
+    /// The relay's binary, in this folder and with nothing but the given settings.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(relay_binary());
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("RELAY__") {
+                command.env_remove(name);
+            }
+        }
+        for (key, value) in &self.settings {
+            let name = key.to_uppercase().replace('.', "__");
+            command.env(format!("RELAY__{name}"), value);
+        }
+        command
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts a relay and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start(&self) -> Relay {
+        let database = format!("sqlite://{}", self.path("relay.db").display());
+        let mut child = self
+            .with(&[
+                ("server.listen", "127.0.0.1:0"),
+                ("database.url", &database),
+                ("auth.hs256_secret", SECRET),
+                ("telemetry.log_format", "json"),
+            ])
+            .command()
+            .arg("serve")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the relay's binary starts");
+        let stderr = child.stderr.take().expect("it is piped");
+        let evidence = Evidence::collect(stderr);
+        let address = evidence
+            .wait_for("the address that the relay listens on", listen_address)
+            .await;
+        let client = Client::builder().no_proxy().build().expect("a client");
+        let relay = Relay {
+            site: self.clone(),
+            child,
+            address,
+            evidence,
+            client,
+        };
+        relay
+            .eventually("readiness", async || {
+                relay.get("/readyz").await.status == 200
+            })
+            .await;
+        relay
+    }
+}
+
+fn listen_address(line: &str) -> Option<SocketAddr> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    line["listen"].as_str()?.parse().ok()
+}
+
+/// A running relay; it is killed when it is dropped.
+pub struct Relay {
+    site: Site,
+    child: Child,
+    address: SocketAddr,
+    evidence: Evidence,
+    pub(super) client: Client,
+}
+
+impl Relay {
+    /// A relay with default limits and an empty database.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// A relay with some settings changed and an empty database.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Site::new(settings).start().await
+    }
+
+    /// Its folder and settings.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its log.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// Waits until `condition` holds.
+    ///
+    /// # Panics
+    /// When it does not within [`DEADLINE`].
+    pub async fn eventually(&self, what: &str, condition: impl AsyncFn() -> bool) {
+        let waiting = async {
+            while !condition().await {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        if tokio::time::timeout(DEADLINE, waiting).await.is_err() {
+            panic!("{what} did not come{}", self.evidence.tail());
+        }
+    }
+
+    /// Makes a new desktop of `account` known, connects and registers it.
+    pub async fn desktop(&self, account: &Account) -> Socket {
+        let device = account.new_desktop();
+        self.enrol(&device).await;
+        self.connect(&device).await
+    }
+
+    /// Makes a new phone with `desktop` as target known, connects and registers it, and takes the
+    /// target's status that comes first (PR-5).
+    pub async fn phone(&self, desktop: &Device) -> Socket {
+        let device = desktop.account.new_phone().targeting(desktop);
+        self.enrol(&device).await;
+        let mut phone = self.connect(&device).await;
+        phone.next_status().await;
+        phone
+    }
+
+    /// Connects and registers a device that the relay knows.
+    pub async fn connect(&self, device: &Device) -> Socket {
+        let mut socket = self.upgrade(device).await;
+        socket.register().await;
+        socket
+    }
+
+    /// Connects a device without registering it.
+    pub async fn upgrade(&self, device: &Device) -> Socket {
+        self.upgrade_with(device, &device.upgrade_headers()).await
+    }
+
+    /// Connects a device with these headers.
+    pub async fn upgrade_with(&self, device: &Device, headers: &[(String, String)]) -> Socket {
+        Socket::upgrade(self.address, device, headers, self.evidence.clone()).await
+    }
+
+    /// Connects a device whose bytes the test writes itself.
+    pub async fn raw(&self, device: &Device) -> RawSocket {
+        let mut raw = RawSocket::open(self.address, self.evidence.clone()).await;
+        raw.upgrade(&device.upgrade_headers()).await;
+        raw
+    }
+
+    /// A TCP connection on which nothing was said.
+    pub async fn tcp(&self) -> RawSocket {
+        RawSocket::open(self.address, self.evidence.clone()).await
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    ///
+    /// # Panics
+    /// When the relay has ended already.
+    pub async fn signal(&self, name: &str) {
+        let id = self.child.id().expect("the relay runs");
+        let status = Command::new("sh")
+            .arg("-c")
+            .arg(format!("kill -{name} {id}"))
+            .status()
+            .await;
+        assert!(status.expect("sh runs").success(), "kill -{name}");
+    }
+
+    /// Waits until the process ends.
+    ///
+    /// # Panics
+    /// When it does not within [`DEADLINE`].
+    pub async fn exit_status(&mut self) -> ExitStatus {
+        match tokio::time::timeout(DEADLINE, self.child.wait()).await {
+            Ok(status) => status.expect("the relay can be waited for"),
+            Err(_) => panic!("the relay did not end{}", self.evidence.tail()),
+        }
+    }
+
+    /// Stops it as an operator would and starts the next one on the same database.
+    pub async fn restart(mut self) -> Self {
+        self.signal("TERM").await;
+        let status = self.exit_status().await;
+        assert!(status.success(), "{status}{}", self.evidence.tail());
+        self.site.start().await
+    }
+
+    /// Kills it without a warning and starts the next one on the same database.
+    pub async fn crash(mut self) -> Self {
+        self.signal("KILL").await;
+        self.exit_status().await;
+        self.site.start().await
+    }
+}

@@ -1,0 +1,227 @@
+//! A TCP connection whose every byte the test decides: broken frames, peers that never read, ends
+//! in the middle of things.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::DEADLINE;
+use super::account::Device;
+use super::evidence::{Evidence, Transcript};
+use super::raw_frame::{OpCode, RawFrame, encode};
+
+/// RFC 6455's example.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/// The receive buffer of these sockets in bytes: small, so that a peer that does not read closes
+/// its window soon.
+const RECEIVE_BUFFER: u32 = 16 * 1024;
+/// Bytes of sent frames that a failure prints.
+const SHOWN: usize = 120;
+
+/// A TCP connection to the relay.
+pub struct RawSocket {
+    stream: TcpStream,
+    received: Vec<u8>,
+    transcript: Transcript,
+}
+
+impl RawSocket {
+    pub(super) async fn open(address: SocketAddr, evidence: Evidence) -> Self {
+        let connecting = async {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+            socket.connect(address).await
+        };
+        let stream = connecting.await.expect("the relay listens");
+        stream.set_nodelay(true).expect("a TCP option");
+        Self {
+            stream,
+            received: Vec::new(),
+            transcript: Transcript::new("a raw socket".to_owned(), evidence),
+        }
+    }
+
+    /// Asks for the upgrade with these headers beside the necessary ones, and checks the answer.
+    pub async fn upgrade(&mut self, headers: &[(String, String)]) {
+        let head = self.ask_for_upgrade(headers).await;
+        let switched = head.starts_with("HTTP/1.1 101 ");
+        if !switched || !head.contains(ACCEPT) {
+            self.transcript.fail(&format!("no upgrade: {head}"));
+        }
+    }
+
+    /// Asks for the upgrade and returns the head of the answer.
+    pub async fn ask_for_upgrade(&mut self, headers: &[(String, String)]) -> String {
+        let mut request = format!(
+            "GET /ws/device-link HTTP/1.1\r\nHost: relay\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n"
+        );
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str("\r\n");
+        self.send(request.as_bytes()).await;
+        self.read_head().await
+    }
+
+    /// Reads up to the end of an HTTP head and returns it.
+    pub async fn read_head(&mut self) -> String {
+        loop {
+            let end = self
+                .received
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end {
+                let head: Vec<u8> = self.received.drain(..end + 4).collect();
+                let head = String::from_utf8(head).expect("a head is ASCII");
+                self.transcript.received(&head);
+                return head;
+            }
+            if self.read("the head of an answer").await == 0 {
+                self.transcript
+                    .fail("the stream ended before the head of an answer");
+            }
+        }
+    }
+
+    /// Sends bytes.
+    pub async fn send(&mut self, bytes: &[u8]) {
+        let shown = &bytes[..bytes.len().min(SHOWN)];
+        self.transcript.sent(&shown.escape_ascii().to_string());
+        match tokio::time::timeout(DEADLINE, self.stream.write_all(bytes)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.transcript.fail(&format!("cannot send: {error}")),
+            Err(_) => self.transcript.fail("the relay does not read"),
+        }
+    }
+
+    /// Sends bytes, or finds the connection gone.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        match tokio::time::timeout(DEADLINE, self.stream.write_all(bytes)).await {
+            Ok(outcome) => outcome.is_ok(),
+            Err(_) => self.transcript.fail("the relay does not read"),
+        }
+    }
+
+    /// Sends a text message in one frame.
+    pub async fn send_text(&mut self, text: &str) {
+        self.send(&encode(OpCode::Text, true, text.as_bytes()))
+            .await;
+    }
+
+    /// Sends a frame of the protocol.
+    pub async fn send_json(&mut self, frame: &Value) {
+        self.send_text(&frame.to_string()).await;
+    }
+
+    /// Registers `device` and takes `registered`.
+    pub async fn register(&mut self, device: &Device) {
+        self.send_json(&json!({ "type": "register", "payload": device.registration() }))
+            .await;
+        let reply = self.next_json().await;
+        if reply["type"] != "registered" {
+            self.transcript.fail("expected registered");
+        }
+    }
+
+    /// The next frame, pings and pongs included.
+    pub async fn next_frame(&mut self) -> RawFrame {
+        loop {
+            if let Some(frame) = RawFrame::take(&mut self.received) {
+                let text =
+                    String::from_utf8_lossy(&frame.payload[..frame.payload.len().min(SHOWN)]);
+                self.transcript.received(&format!("{:?} {text}", frame.op));
+                return frame;
+            }
+            if self.read("a frame").await == 0 {
+                self.transcript
+                    .fail("the stream ended while waiting for a frame");
+            }
+        }
+    }
+
+    /// The next frame that is no ping.
+    pub async fn next_frame_but_ping(&mut self) -> RawFrame {
+        loop {
+            let frame = self.next_frame().await;
+            if frame.op != OpCode::Ping {
+                return frame;
+            }
+        }
+    }
+
+    /// The next text message, which must come in one frame, as JSON; pings are skipped.
+    pub async fn next_json(&mut self) -> Value {
+        let frame = self.next_frame_but_ping().await;
+        if frame.op != OpCode::Text || !frame.is_final {
+            self.transcript.fail("expected a text message in one frame");
+        }
+        serde_json::from_slice(&frame.payload).expect("the relay sends JSON")
+    }
+
+    /// Skips frames up to the relay's close frame, which must have this code.
+    pub async fn expect_close_frame(&mut self, code: u16) {
+        loop {
+            let frame = self.next_frame().await;
+            if frame.op == OpCode::Close {
+                if frame.close_code() != Some(code) {
+                    let problem = format!("expected close {code}, got {:?}", frame.close_code());
+                    self.transcript.fail(&problem);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Waits for the end of the connection, be it an end or a reset; nothing may come before.
+    pub async fn expect_end(&mut self) {
+        if self.read("the end of the connection").await > 0 || !self.received.is_empty() {
+            let rest = self.received.escape_ascii().to_string();
+            self.transcript
+                .fail(&format!("expected the end, got {rest}"));
+        }
+    }
+
+    /// Reads and throws away whatever comes until the connection has ended.
+    pub async fn drain(&mut self) {
+        while self.read("the end of the connection").await > 0 {
+            self.received.clear();
+        }
+    }
+
+    /// Everything up to the end of the connection.
+    pub async fn read_to_end(&mut self) -> Vec<u8> {
+        while self.read("the end of the connection").await > 0 {}
+        std::mem::take(&mut self.received)
+    }
+
+    /// Ends the sending direction only.
+    pub async fn shut_down_sending(&mut self) {
+        self.stream.shutdown().await.expect("the stream is open");
+    }
+
+    /// Drops the connection with a reset.
+    pub fn reset(self) {
+        let zero = std::time::Duration::ZERO;
+        let socket = socket2::SockRef::from(&self.stream);
+        socket.set_linger(Some(zero)).expect("a TCP option");
+    }
+
+    /// Reads once; 0 at the end of the connection.
+    async fn read(&mut self, what: &str) -> usize {
+        let mut block = vec![0; 64 * 1024];
+        match tokio::time::timeout(DEADLINE, self.stream.read(&mut block)).await {
+            Ok(Ok(bytes)) => {
+                self.received.extend(&block[..bytes]);
+                bytes
+            }
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Ok(Err(error)) => self.transcript.fail(&format!("cannot read: {error}")),
+            Err(_) => self.transcript.fail(&format!("waited too long for {what}")),
+        }
+    }
+}

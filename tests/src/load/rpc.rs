@@ -1,0 +1,255 @@
+//! The closed-loop load: every phone keeps a fixed number of requests open and sends the next one
+//! when an answer arrives, so the server is as busy as it can be and never swamped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::client::{Client, Endpoint};
+use super::devices::Pair;
+use super::error::LoadError;
+use super::figures::{Figure, Measured};
+use super::fleet::{self, Linked, outcome};
+use super::histogram::Histogram;
+use super::meter::Meter;
+use super::process::Process;
+use super::traffic::{Inspector, RequestId, Template};
+
+/// How long a phone may wait for its last answers once the load has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// Sockets opened at a time.
+const OPENED_AT_ONCE: usize = 16;
+
+/// Round trips of phones and desktops.
+#[derive(Debug, Clone, Copy)]
+pub struct RpcLoad {
+    /// Desktops, each with one phone.
+    pub pairs: usize,
+    /// Bytes of every request and every answer, envelope included.
+    pub size: usize,
+    /// Requests that each phone keeps open.
+    pub in_flight: usize,
+    /// Load before the measurement begins.
+    pub warm_up: Duration,
+    /// Length of the measurement.
+    pub measured: Duration,
+}
+
+/// Where a run stands, as its tasks see it.
+#[derive(Clone)]
+struct Phase(Arc<AtomicU8>);
+
+impl Phase {
+    const WARM_UP: u8 = 0;
+    const MEASURED: u8 = 1;
+    const OVER: u8 = 2;
+
+    fn set(&self, phase: u8) {
+        // Each task may see it a little later: a round trip more or less does not matter.
+        self.0.store(phase, Ordering::Relaxed);
+    }
+
+    fn is(&self, phase: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == phase
+    }
+}
+
+impl RpcLoad {
+    /// Runs the load against a server.
+    ///
+    /// # Errors
+    /// When a connection breaks, an answer is lost, altered or foreign, or a phone gets none.
+    pub async fn run(
+        self,
+        endpoint: &Endpoint,
+        server: Process,
+    ) -> Result<Vec<Measured>, LoadError> {
+        let (fleet, _) = fleet::open(endpoint, (0..self.pairs).map(Pair), OPENED_AT_ONCE).await?;
+        let phase = Phase(Arc::new(AtomicU8::new(Phase::WARM_UP)));
+        let mut desktops = JoinSet::new();
+        let mut phones = JoinSet::new();
+        for Linked {
+            pair,
+            desktop,
+            phone,
+        } in fleet
+        {
+            desktops.spawn(serve(desktop, pair, self.size));
+            phones.spawn(ask(phone, pair, self, phase.clone()));
+        }
+        let measurement = async {
+            sleep(self.warm_up).await;
+            let meter = Meter::start(server)?;
+            phase.set(Phase::MEASURED);
+            sleep(self.measured).await;
+            phase.set(Phase::OVER);
+            meter.stop()
+        };
+        // A desktop never ends by itself, and a phone not before the end: whichever does has failed.
+        let stretch = tokio::select! {
+            biased;
+            Some(failed) = desktops.join_next() => return Err(failure(failed)),
+            Some(failed) = phones.join_next() => return Err(failure(failed)),
+            stretch = measurement => stretch?,
+        };
+        let mut durations = Histogram::default();
+        let collected = async {
+            while let Some(finished) = phones.join_next().await {
+                durations.add(&outcome(finished)?);
+            }
+            Ok(())
+        };
+        timeout(LAST_ANSWERS, collected)
+            .await
+            .unwrap_or(Err(LoadError::TimedOut {
+                what: "the last answer to a phone",
+                limit: LAST_ANSWERS,
+            }))?;
+        let round_trips = durations.count() as f64;
+        let mut figures = vec![
+            Figure::RequestsPerSecond.of(round_trips / stretch.seconds),
+            Figure::LatencyMedian.of(durations.quantile(0.5)),
+            Figure::LatencyTail.of(durations.quantile(0.99)),
+            Figure::CpuPerRoundTrip.of(stretch.server * 1e6 / round_trips),
+        ];
+        figures.extend(stretch.surroundings());
+        Ok(figures)
+    }
+}
+
+fn failure<R>(finished: Result<Result<R, LoadError>, tokio::task::JoinError>) -> LoadError {
+    match outcome(finished) {
+        Err(error) => error,
+        Ok(_) => LoadError::Unexpected("the end of a task in the middle of the run".to_owned()),
+    }
+}
+
+/// A desktop: answers every request, all requests of one read in one write.
+async fn serve(
+    mut desktop: Client,
+    pair: Pair,
+    size: usize,
+) -> Result<std::convert::Infallible, LoadError> {
+    let answer = Template::response(size, pair.phone().id());
+    let mut requests = Inspector::of_requests(&Template::request(size));
+    let mut out = Vec::new();
+    loop {
+        out.clear();
+        desktop
+            .read(|message| {
+                if let Some(id) = requests.inspect(message)? {
+                    answer.append(&mut out, id);
+                }
+                Ok(())
+            })
+            .await?;
+        if !out.is_empty() {
+            desktop.send(&out).await?;
+        }
+    }
+}
+
+/// A phone: fills its slots, and a slot again as soon as its answer is there.
+async fn ask(
+    mut phone: Client,
+    pair: Pair,
+    load: RpcLoad,
+    phase: Phase,
+) -> Result<Histogram, LoadError> {
+    let request = Template::request(load.size);
+    let mut answers = Inspector::of_responses(&Template::response(load.size, pair.phone().id()));
+    let mut durations = Histogram::default();
+    let mut slots = Slots::new(pair.0, load.in_flight);
+    let mut out = Vec::new();
+    while !phase.is(Phase::OVER) {
+        out.clear();
+        slots.fill(|id| request.append(&mut out, id));
+        if !out.is_empty() {
+            phone.send(&out).await?;
+        }
+        phone
+            .read(|message| {
+                if let Some(id) = answers.inspect(message)? {
+                    let duration = slots.free(id)?;
+                    if phase.is(Phase::MEASURED) {
+                        durations.record(duration);
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+    }
+    if durations.count() == 0 {
+        return Err(LoadError::Starved(pair.0));
+    }
+    Ok(durations)
+}
+
+/// The open requests of one phone.
+struct Slots {
+    phone: usize,
+    sent: u64,
+    open: Vec<Option<(RequestId, Instant)>>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    fn new(phone: usize, count: usize) -> Self {
+        Self {
+            phone,
+            sent: 0,
+            open: vec![None; count],
+            free: (0..count).collect(),
+        }
+    }
+
+    /// Opens a request in every free slot and calls `send` with its id.
+    fn fill(&mut self, mut send: impl FnMut(RequestId)) {
+        for slot in self.free.drain(..) {
+            self.sent += 1;
+            let id = RequestId::new(self.phone, slot, self.sent);
+            send(id);
+            self.open[slot] = Some((id, Instant::now()));
+        }
+    }
+
+    /// Ends the request with this id; tells how long it was open.
+    fn free(&mut self, id: RequestId) -> Result<Duration, LoadError> {
+        let unknown = || LoadError::UnknownId(id.to_string());
+        let slot = id.slot().ok_or_else(unknown)?;
+        let open = self.open.get_mut(slot).ok_or_else(unknown)?;
+        match *open {
+            Some((expected, since)) if expected == id => {
+                *open = None;
+                self.free.push(slot);
+                Ok(since.elapsed())
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RPC-2: an answer counts once, and only for the phone and the request that it belongs to.
+    #[test]
+    fn every_answer_must_have_its_request() {
+        let mut slots = Slots::new(5, 2);
+        let mut sent = Vec::new();
+        slots.fill(|id| sent.push(id));
+        assert_eq!(sent.len(), 2);
+        slots.free(sent[1]).unwrap();
+        for foreign in [sent[1], RequestId::new(6, 0, 1), RequestId::new(5, 9, 1)] {
+            let refused = slots.free(foreign);
+            assert!(matches!(refused, Err(LoadError::UnknownId(_))), "{foreign}");
+        }
+        let mut next = Vec::new();
+        slots.fill(|id| next.push(id));
+        assert_eq!(next, [RequestId::new(5, 1, 3)]);
+    }
+}

@@ -1,0 +1,254 @@
+//! A device store in memory, for simulated runs and actor tests: repeatable, answers where it is
+//! asked (no thread, no disk), and can be made slow or broken. It is written apart from the store
+//! over a database and held against it by [`store_suite`](crate::store_suite).
+
+mod tables;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
+use relay_model::store::{
+    Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, HeartbeatWrite,
+    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
+    StoreFuture,
+};
+use relay_model::time::Timestamp;
+
+use tables::Tables;
+
+/// How often each method was called, failed calls included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Calls of `registration_facts`.
+    pub registration_facts: u64,
+    /// Calls of `register_desktop` and `register_phone`.
+    pub registrations: u64,
+    /// Calls of `devices`.
+    pub devices: u64,
+    /// Calls of `write_presence`.
+    pub write_presence: u64,
+    /// Changes in those calls.
+    pub presence_changes: u64,
+    /// Calls of `write_heartbeats`.
+    pub write_heartbeats: u64,
+    /// Heartbeats in those calls.
+    pub heartbeats: u64,
+    /// Calls of `renew_instance`.
+    pub renew_instance: u64,
+    /// Calls of `sweep_lost`.
+    pub sweep_lost: u64,
+    /// Calls of `release_instance`.
+    pub release_instance: u64,
+    /// Calls of `protocol_floor`.
+    pub protocol_floor: u64,
+    /// Calls of `check`.
+    pub check: u64,
+}
+
+/// The store; clones share what they hold.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tables: Tables,
+    counts: CallCounts,
+    delay: Duration,
+    failing: bool,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every later call take this long, on tokio's clock, before it looks at the data.
+    pub fn set_delay(&self, delay: Duration) {
+        self.lock().delay = delay;
+    }
+
+    /// While set, every call ends in [`StoreError::Unavailable`] and changes nothing.
+    pub fn set_failing(&self, failing: bool) {
+        self.lock().failing = failing;
+    }
+
+    /// How often each method was called so far.
+    pub fn counts(&self) -> CallCounts {
+        self.lock().counts
+    }
+
+    /// Sets the protocol floor (REG-9).
+    pub fn set_protocol_floor(&self, floor: u32) {
+        self.lock().tables.protocol_floor = floor;
+    }
+
+    /// Makes the device forgotten; false if there is none of this id.
+    pub fn forget(&self, device: DeviceId) -> bool {
+        let mut shared = self.lock();
+        let found = shared.tables.devices.get_mut(&device);
+        found.map(|device| device.forgotten = true).is_some()
+    }
+
+    /// Makes a desktop hidden or shown; false if there is none of this id.
+    pub fn set_relay_eligible(&self, device: DeviceId, eligible: bool) -> bool {
+        let mut shared = self.lock();
+        let found = shared.tables.devices.get_mut(&device);
+        found
+            .map(|device| device.row.relay_eligible = eligible)
+            .is_some()
+    }
+
+    /// The device's row, whoever it belongs to.
+    pub fn row(&self, device: DeviceId) -> Option<DeviceRow> {
+        let shared = self.lock();
+        shared
+            .tables
+            .devices
+            .get(&device)
+            .map(|device| device.row.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A test that panicked while it held the lock has failed already.
+        self.shared.lock().unwrap()
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        count: impl FnOnce(&mut CallCounts) + Send + 'static,
+        query: impl FnOnce(&mut Tables) -> T + Send + 'static,
+    ) -> StoreFuture<T> {
+        let store = self.clone();
+        Box::pin(async move {
+            let delay = {
+                let mut shared = store.lock();
+                count(&mut shared.counts);
+                shared.delay
+            };
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            let mut shared = store.lock();
+            if shared.failing {
+                return Err(StoreError::Unavailable("switched off".to_owned()));
+            }
+            Ok(query(&mut shared.tables))
+        })
+    }
+}
+
+impl DeviceStore for MemoryStore {
+    fn registration_facts(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        device: DeviceId,
+        target: Option<DeviceId>,
+    ) -> StoreFuture<RegistrationFacts> {
+        self.call(
+            |counts| counts.registration_facts += 1,
+            move |tables| tables.registration_facts(asker, account, device, target),
+        )
+    }
+
+    fn register_desktop(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: DesktopRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome> {
+        self.call(
+            |counts| counts.registrations += 1,
+            move |tables| tables.register(account, device, registration.into(), now),
+        )
+    }
+
+    fn register_phone(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: PhoneRegistration,
+        now: Timestamp,
+    ) -> StoreFuture<RegistrationOutcome> {
+        self.call(
+            |counts| counts.registrations += 1,
+            move |tables| tables.register(account, device, registration.into(), now),
+        )
+    }
+
+    fn devices(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        filter: DeviceFilter,
+    ) -> StoreFuture<Vec<DeviceRow>> {
+        self.call(
+            |counts| counts.devices += 1,
+            move |tables| tables.list(asker, account, filter),
+        )
+    }
+
+    fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
+        let changes = writes.len() as u64;
+        self.call(
+            move |counts| {
+                counts.write_presence += 1;
+                counts.presence_changes += changes;
+            },
+            move |tables| tables.write_presence(&writes),
+        )
+    }
+
+    fn write_heartbeats(&self, writes: Vec<HeartbeatWrite>) -> StoreFuture<()> {
+        let heartbeats = writes.len() as u64;
+        self.call(
+            move |counts| {
+                counts.write_heartbeats += 1;
+                counts.heartbeats += heartbeats;
+            },
+            move |tables| tables.write_heartbeats(&writes),
+        )
+    }
+
+    fn renew_instance(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.renew_instance += 1,
+            move |tables| tables.renew_instance(instance, now, lease_until),
+        )
+    }
+
+    fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
+        self.call(
+            |counts| counts.sweep_lost += 1,
+            move |tables| tables.sweep_lost(now),
+        )
+    }
+
+    fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.release_instance += 1,
+            move |tables| tables.release_instance(instance, now),
+        )
+    }
+
+    fn protocol_floor(&self) -> StoreFuture<u32> {
+        self.call(
+            |counts| counts.protocol_floor += 1,
+            |tables| tables.protocol_floor,
+        )
+    }
+
+    fn check(&self) -> StoreFuture<()> {
+        self.call(|counts| counts.check += 1, |_| ())
+    }
+}

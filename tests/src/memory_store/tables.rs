@@ -1,0 +1,375 @@
+//! What the store in memory holds and how each call changes it: the rules of the store once more,
+//! in plain Rust.
+
+use std::collections::BTreeMap;
+
+use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
+use relay_model::store::{
+    Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStanding, DeviceStatus, DeviceType,
+    HeartbeatWrite, OfflineReason, PhoneRegistration, PresenceWrite, RegistrationFacts,
+    RegistrationOutcome, TargetFacts,
+};
+use relay_model::time::Timestamp;
+
+/// Every table, in an order that does not depend on the run.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) devices: BTreeMap<DeviceId, Device>,
+    instances: BTreeMap<RelayInstanceId, Instance>,
+    pub(super) protocol_floor: u32,
+}
+
+/// A device; `row.online_elsewhere_at` is filled in per asker only.
+#[derive(Debug, Clone)]
+pub(super) struct Device {
+    account: AccountId,
+    pub(super) row: DeviceRow,
+    pub(super) forgotten: bool,
+    holder: Option<(RelayInstanceId, ConnectionGeneration)>,
+    status_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Instance {
+    draining: bool,
+    renewed_at: Timestamp,
+    lease_until: Timestamp,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            devices: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            protocol_floor: DEFAULT_PROTOCOL_FLOOR,
+        }
+    }
+}
+
+impl Instance {
+    fn is_live(self, now: Timestamp) -> bool {
+        !self.draining && self.lease_until >= now
+    }
+}
+
+impl Device {
+    fn last_known(&self, instances: &BTreeMap<RelayInstanceId, Instance>) -> Timestamp {
+        let renewed_at = self
+            .holder
+            .and_then(|(holder, _)| instances.get(&holder))
+            .map(|instance| instance.renewed_at);
+        [Some(self.status_at), self.row.last_seen, renewed_at]
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or(self.status_at)
+    }
+
+    fn is_held_live(
+        &self,
+        instances: &BTreeMap<RelayInstanceId, Instance>,
+        now: Timestamp,
+    ) -> bool {
+        self.holder
+            .and_then(|(holder, _)| instances.get(&holder))
+            .is_some_and(|instance| instance.is_live(now))
+    }
+
+    fn online_elsewhere_at(
+        &self,
+        instances: &BTreeMap<RelayInstanceId, Instance>,
+        asker: Asker,
+    ) -> Option<Timestamp> {
+        let (holder, _) = self.holder?;
+        if holder == asker.instance {
+            return None;
+        }
+        if self.row.status != DeviceStatus::Offline {
+            return Some(if self.is_held_live(instances, asker.now) {
+                asker.now
+            } else {
+                self.last_known(instances)
+            });
+        }
+        match self.row.offline_reason {
+            Some(OfflineReason::RelayStopped | OfflineReason::RelayLost) => self.row.last_seen,
+            _ => None,
+        }
+    }
+
+    fn seen(&mut self, at: Timestamp) {
+        self.row.last_seen = self.row.last_seen.max(Some(at));
+    }
+
+    fn change(&mut self, status: DeviceStatus, reason: Option<OfflineReason>, at: Timestamp) {
+        self.row.status = status;
+        self.row.offline_reason = reason;
+        self.status_at = at;
+    }
+
+    fn takes_online(&self, write: &PresenceWrite) -> bool {
+        let Some((holder, _)) = self.holder else {
+            return true;
+        };
+        match self.row.offline_reason {
+            Some(OfflineReason::RelayLost) => true,
+            Some(OfflineReason::RelayStopped) if holder != write.instance => true,
+            _ => self.status_at <= write.at,
+        }
+    }
+
+    fn takes_other(&self, write: &PresenceWrite) -> bool {
+        self.holder == Some((write.instance, write.generation))
+            && self.status_at <= write.at
+            && self.row.offline_reason != Some(OfflineReason::RelayStopped)
+    }
+}
+
+/// What either kind of device says about itself.
+pub(super) struct Registration {
+    device_type: DeviceType,
+    device_name: String,
+    platform: String,
+    platform_version: Option<String>,
+    app_version: String,
+    capabilities: Option<serde_json::Value>,
+    relay_eligible: Option<bool>,
+    rejoin: bool,
+}
+
+impl From<DesktopRegistration> for Registration {
+    fn from(desktop: DesktopRegistration) -> Self {
+        Self {
+            device_type: DeviceType::Desktop,
+            device_name: desktop.device_name,
+            platform: desktop.platform,
+            platform_version: desktop.platform_version,
+            app_version: desktop.app_version,
+            capabilities: desktop.capabilities,
+            relay_eligible: desktop.relay_eligible,
+            rejoin: desktop.rejoin,
+        }
+    }
+}
+
+impl From<PhoneRegistration> for Registration {
+    fn from(phone: PhoneRegistration) -> Self {
+        Self {
+            device_type: DeviceType::Mobile,
+            device_name: phone.device_name,
+            platform: phone.platform,
+            platform_version: None,
+            app_version: phone.app_version,
+            capabilities: phone.capabilities,
+            relay_eligible: None,
+            rejoin: false,
+        }
+    }
+}
+
+impl Tables {
+    /// The device, if it is this account's.
+    fn owned(&mut self, account: AccountId, device: DeviceId) -> Option<&mut Device> {
+        self.devices
+            .get_mut(&device)
+            .filter(|device| device.account == account)
+    }
+
+    pub(super) fn registration_facts(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        device: DeviceId,
+        target: Option<DeviceId>,
+    ) -> RegistrationFacts {
+        let target = target
+            .and_then(|target| self.devices.get(&target))
+            .filter(|target| target.account == account)
+            .filter(|target| target.row.device_type == DeviceType::Desktop);
+        RegistrationFacts {
+            protocol_floor: self.protocol_floor,
+            device: match self.devices.get(&device) {
+                None => DeviceStanding::Unknown,
+                Some(device) if device.account != account => DeviceStanding::Foreign,
+                Some(device) => DeviceStanding::Owned {
+                    device_type: device.row.device_type,
+                    forgotten: device.forgotten,
+                    relay_eligible: device.row.device_type == DeviceType::Mobile
+                        || device.row.relay_eligible,
+                },
+            },
+            target: target.map(|target| TargetFacts {
+                admitted: !target.forgotten && target.row.relay_eligible,
+                online_elsewhere_at: target.online_elsewhere_at(&self.instances, asker),
+            }),
+        }
+    }
+
+    pub(super) fn register(
+        &mut self,
+        account: AccountId,
+        id: DeviceId,
+        said: Registration,
+        now: Timestamp,
+    ) -> RegistrationOutcome {
+        let device = self.devices.entry(id).or_insert_with(|| Device {
+            account,
+            row: DeviceRow {
+                id,
+                device_type: said.device_type,
+                device_name: String::new(),
+                platform: String::new(),
+                platform_version: None,
+                app_version: String::new(),
+                capabilities: serde_json::json!({}),
+                relay_eligible: true,
+                status: DeviceStatus::Offline,
+                offline_reason: None,
+                online_elsewhere_at: None,
+                last_seen: None,
+                last_heartbeat: None,
+                active_project_directory: None,
+                created_at: now,
+                updated_at: now,
+            },
+            forgotten: false,
+            holder: None,
+            status_at: now,
+        });
+        if device.account != account {
+            return RegistrationOutcome::Foreign;
+        }
+        if device.row.device_type != said.device_type {
+            return RegistrationOutcome::TypeMismatch;
+        }
+        if device.forgotten && !said.rejoin {
+            return RegistrationOutcome::Forgotten;
+        }
+        device.forgotten = false;
+        let row = &mut device.row;
+        row.device_name = said.device_name;
+        row.platform = said.platform;
+        row.platform_version = said.platform_version;
+        row.app_version = said.app_version;
+        if let Some(capabilities) = said.capabilities {
+            row.capabilities = capabilities;
+        }
+        if let Some(eligible) = said.relay_eligible {
+            row.relay_eligible = eligible;
+        }
+        row.updated_at = now;
+        RegistrationOutcome::Registered(Box::new(row.clone()))
+    }
+
+    pub(super) fn list(
+        &self,
+        asker: Asker,
+        account: AccountId,
+        filter: DeviceFilter,
+    ) -> Vec<DeviceRow> {
+        let mut rows: Vec<DeviceRow> = self
+            .devices
+            .values()
+            .filter(|device| device.account == account && !device.forgotten)
+            .filter(|device| {
+                filter
+                    .device_type
+                    .is_none_or(|wanted| wanted == device.row.device_type)
+            })
+            .map(|device| DeviceRow {
+                online_elsewhere_at: device.online_elsewhere_at(&self.instances, asker),
+                ..device.row.clone()
+            })
+            .collect();
+        rows.sort_by_key(|row| (row.created_at, row.id));
+        rows
+    }
+
+    pub(super) fn write_presence(&mut self, writes: &[PresenceWrite]) {
+        for write in writes {
+            let Some(device) = self.owned(write.account, write.device) else {
+                continue;
+            };
+            if write.status == DeviceStatus::Online {
+                if device.takes_online(write) {
+                    device.change(DeviceStatus::Online, None, write.at);
+                    device.holder = Some((write.instance, write.generation));
+                    device.seen(write.at);
+                }
+            } else if device.takes_other(write) {
+                if device.row.status == DeviceStatus::Online {
+                    device.seen(write.at);
+                }
+                let reason = match write.status {
+                    DeviceStatus::Offline => write.reason,
+                    _ => None,
+                };
+                device.change(write.status, reason, write.at);
+            }
+        }
+    }
+
+    pub(super) fn write_heartbeats(&mut self, writes: &[HeartbeatWrite]) {
+        for write in writes {
+            if let Some(device) = self.owned(write.account, write.device) {
+                device.row.last_heartbeat = device.row.last_heartbeat.max(Some(write.at));
+                device.seen(write.at);
+            }
+        }
+    }
+
+    pub(super) fn renew_instance(
+        &mut self,
+        id: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) {
+        let instance = self.instances.entry(id).or_insert(Instance {
+            draining: false,
+            renewed_at: now,
+            lease_until,
+        });
+        instance.renewed_at = now;
+        instance.lease_until = lease_until;
+    }
+
+    pub(super) fn sweep_lost(&mut self, now: Timestamp) -> usize {
+        let mut marked = 0;
+        for device in self.devices.values_mut() {
+            if device.row.status == DeviceStatus::Offline
+                || device.is_held_live(&self.instances, now)
+            {
+                continue;
+            }
+            device.row.last_seen = Some(device.last_known(&self.instances));
+            device.change(DeviceStatus::Offline, Some(OfflineReason::RelayLost), now);
+            marked += 1;
+        }
+        let forget_before = now.minus(INSTANCE_RETENTION);
+        self.instances
+            .retain(|_, instance| instance.lease_until >= forget_before);
+        marked
+    }
+
+    pub(super) fn release_instance(&mut self, id: RelayInstanceId, now: Timestamp) {
+        for device in self.devices.values_mut() {
+            let held = device.holder.is_some_and(|(holder, _)| holder == id);
+            if held && device.row.status != DeviceStatus::Offline {
+                device.change(
+                    DeviceStatus::Offline,
+                    Some(OfflineReason::RelayStopped),
+                    now,
+                );
+                device.row.last_seen = Some(now);
+            }
+        }
+        let instance = self.instances.entry(id).or_insert(Instance {
+            draining: true,
+            renewed_at: now,
+            lease_until: now,
+        });
+        instance.draining = true;
+        instance.lease_until = now;
+    }
+}
