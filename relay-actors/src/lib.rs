@@ -3,6 +3,8 @@
 
 mod directory;
 pub mod environment;
+#[cfg(feature = "fault-hooks")]
+mod fault_hooks;
 mod mailbox;
 mod presence;
 mod registry;
@@ -12,5 +14,7 @@ pub mod socket;
 mod store;
 
 pub use directory::{DirectoryState, LiveDevice};
+#[cfg(feature = "fault-hooks")]
+pub use fault_hooks::Duty;
 pub use registry::{PairCounts, PairState};
 pub use relay::{ConnectionOrigin, Relay, RelayState};

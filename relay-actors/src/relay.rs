@@ -141,6 +141,10 @@ impl Relay {
         &self.0.store
     }
 
+    pub(crate) fn presence(&self) -> &Addr<PresenceActor> {
+        &self.0.presence
+    }
+
     /// This run of the relay (SES-5).
     pub fn instance(&self) -> RelayInstanceId {
         self.0.core.instance
@@ -293,7 +297,7 @@ impl Relay {
     pub async fn state(&self) -> Result<RelayState, MailboxError> {
         Ok(RelayState {
             directory: self.directory().send(ReadDirectoryState).await?,
-            graces: self.0.presence.send(CountGraces).await?,
+            graces: self.presence().send(CountGraces).await?,
             sessions: self.sessions().send(CountSessions).await?,
         })
     }
@@ -330,14 +334,4 @@ impl Core {
 
 fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {
     Err(StoreError::Unavailable("the store is gone".to_owned()))
-}
-
-#[cfg(feature = "fault-hooks")]
-impl Relay {
-    /// Makes the registry of a pair panic.
-    pub async fn panic_pair(&self, account: AccountId, desktop: DeviceId) {
-        if let Ok(Some(registry)) = self.directory().send(FindPair { account, desktop }).await {
-            let _ = registry.send(crate::registry::PanicNow).await;
-        }
-    }
 }

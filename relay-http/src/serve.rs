@@ -25,7 +25,7 @@ use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
 /// Signals that follow the first within this time are the same wish: some supervisors, `timeout`
 /// among them, signal the process and then its whole group.
-const ONE_WISH: Duration = Duration::from_millis(0);
+const ONE_WISH: Duration = Duration::from_millis(100);
 
 /// Why the relay did not start, or did not go on.
 #[derive(Debug, thiserror::Error)]

@@ -409,29 +409,6 @@ async fn nothing_is_held_when_all_are_gone() {
     assert_eq!(run.state().await, relay_actors::RelayState::default());
 }
 
-/// A registry that panics costs its sockets a reconnect and nobody else anything; its pair works
-/// again afterwards.
-#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
-async fn a_pair_that_panics_is_replaced() {
-    let run = Run::start();
-    let account = run.account();
-    let mut desktop = run.desktop(account).await;
-    let mut phone = run.phone(account, desktop.id).await;
-    let other = run.account();
-    let mut untouched = run.desktop(other).await;
-    run.relay.panic_pair(account, desktop.id).await;
-    assert_eq!(desktop.next_close().await, 4409);
-    while let Some(Received::Frame(frame)) = phone.receive_within(Duration::from_secs(1)).await {
-        assert_eq!(frame["payload"]["eventType"], "device-status");
-    }
-    let mut desktop = run.desktop_again(account, desktop.id).await;
-    let mut phone = run.phone_again(account, phone.id, desktop.id).await;
-    phone.request("a").await;
-    assert_eq!(desktop.next_request().await, "a");
-    untouched.hears_nothing_for(Duration::from_secs(1)).await;
-    assert_eq!(run.environment.faults(), []);
-}
-
 /// A stopping relay closes every socket with 1012, registered or not, tells nobody "offline", and
 /// gives up its rows.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]

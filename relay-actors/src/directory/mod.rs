@@ -355,6 +355,13 @@ impl DirectoryActor {
         registry
     }
 
+    /// The socket of a device's route.
+    #[cfg(feature = "fault-hooks")]
+    pub(crate) fn socket_of(&self, account: AccountId, device: DeviceId) -> Option<&SocketHandle> {
+        let device = self.accounts.get(&account)?.device(device)?;
+        device.route.as_ref().map(|route| &route.socket)
+    }
+
     fn remove_if_empty(&mut self, account: AccountId) {
         if self.accounts.get(&account).is_some_and(Account::is_empty) {
             self.accounts.remove(&account);

@@ -128,9 +128,3 @@ pub struct PairCounts {
     /// Requests that the relay answered itself.
     pub failed: u64,
 }
-
-/// Makes the registry panic.
-#[cfg(feature = "fault-hooks")]
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(crate) struct PanicNow;

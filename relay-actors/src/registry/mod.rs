@@ -381,13 +381,3 @@ impl Handler<ReadPairState> for RegistryActor {
         }
     }
 }
-
-#[cfg(feature = "fault-hooks")]
-impl Handler<PanicNow> for RegistryActor {
-    type Result = ();
-
-    #[expect(clippy::panic, reason = "what this message is for")]
-    fn handle(&mut self, _: PanicNow, _: &mut Self::Context) {
-        panic!("asked to panic");
-    }
-}

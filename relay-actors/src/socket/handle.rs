@@ -79,4 +79,10 @@ impl SocketHandle {
     pub(crate) fn seal_requests(&self) -> u64 {
         self.room.begun_requests().seal()
     }
+
+    /// The socket's address, for its fault hook.
+    #[cfg(feature = "fault-hooks")]
+    pub(crate) fn address(&self) -> &Addr<SocketActor> {
+        &self.address
+    }
 }

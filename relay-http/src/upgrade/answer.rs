@@ -70,6 +70,6 @@ async fn write_refusal<T: Transport>(
     let mut stream = framed.into_parts().io;
     stream.shutdown().await?;
     let mut rest = (&mut stream).take(REFUSED_UPGRADE_BYTES as u64);
-    let _ = &mut rest;
+    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())
 }

@@ -11,6 +11,7 @@ use relay_http::upgrade::UpgradeDoor;
 use relay_model::limits::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::{ACCOUNT, authenticator, token};
 
@@ -58,7 +59,7 @@ async fn upgraded_streams_belong_to_their_owner() {
     client.write_all(b" and late").await.unwrap();
     client.shutdown().await.unwrap();
     let mut text = String::new();
-    tokio::time::timeout(PATIENCE, client.read_to_string(&mut text))
+    timeout(PATIENCE, client.read_to_string(&mut text))
         .await
         .unwrap()
         .unwrap();
@@ -70,17 +71,23 @@ async fn upgraded_streams_belong_to_their_owner() {
 }
 
 /// TR-2: a refusal is never a bare end of the stream, and no reset overtakes it, although the
-/// client has sent more than was read.
+/// client goes on sending.
 #[actix_rt::test]
 async fn refusals_are_not_overtaken_by_a_reset() {
     let (address, server) = start();
-    for _ in 0..50 {
+    for _ in 0..20 {
         let mut client = TcpStream::connect(address).await.unwrap();
-        let mut request = upgrade("Bearer x").into_bytes();
-        request.extend_from_slice(&[0x81; 20_000]);
-        client.write_all(&request).await.unwrap();
+        let request = upgrade("Bearer x");
+        client.write_all(request.as_bytes()).await.unwrap();
+        client.readable().await.unwrap();
+        // To a socket that is closed already the first of these brings a reset, which then stands
+        // before the end of the stream.
+        for _ in 0..10 {
+            client.write_all(&[0x81; 2_000]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
         let mut text = String::new();
-        tokio::time::timeout(PATIENCE, client.read_to_string(&mut text))
+        timeout(PATIENCE, client.read_to_string(&mut text))
             .await
             .unwrap()
             .unwrap();

@@ -154,6 +154,18 @@ impl RawSocket {
         }
     }
 
+    /// The payload of the next message, whole; pings are skipped.
+    pub async fn next_message(&mut self) -> Vec<u8> {
+        let mut message = Vec::new();
+        loop {
+            let frame = self.next_frame_but_ping().await;
+            message.extend(frame.payload);
+            if frame.is_final {
+                return message;
+            }
+        }
+    }
+
     /// The next text message, which must come in one frame, as JSON; pings are skipped.
     pub async fn next_json(&mut self) -> Value {
         let frame = self.next_frame_but_ping().await;
