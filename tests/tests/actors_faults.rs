@@ -27,6 +27,13 @@ async fn a_pair_that_panics_is_replaced() {
     assert_eq!(desktop.next_request().await, "a");
     untouched.hears_nothing_for(Duration::from_secs(1)).await;
     assert_eq!(run.environment.faults(), []);
+
+    // Nothing is left behind by a pair whose devices do not come back either.
+    run.relay.panic_pair(account, desktop.id).await;
+    pass(Duration::from_secs(100)).await;
+    untouched.vanish();
+    pass(Duration::from_secs(100)).await;
+    assert_eq!(run.state().await.directory, Default::default());
 }
 
 /// A socket that panics is detached like one that dropped: its desktop reconnects within the grace.

@@ -161,8 +161,4 @@ impl Account {
                 .phones()
                 .any(|(_, route)| route.target == Some(desktop))
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.devices.is_empty() && self.pairs.is_empty()
-    }
 }

@@ -362,9 +362,15 @@ impl DirectoryActor {
         device.route.as_ref().map(|route| &route.socket)
     }
 
-    fn remove_if_empty(&mut self, account: AccountId) {
-        if self.accounts.get(&account).is_some_and(Account::is_empty) {
-            self.accounts.remove(&account);
+    /// Forgets an account that has nothing left; a registry that panicked is nothing.
+    fn remove_if_empty(&mut self, id: AccountId) {
+        if let Some(account) = self.accounts.get_mut(&id)
+            && account.devices.is_empty()
+        {
+            account.pairs.retain(|pair| pair.registry.connected());
+            if account.pairs.is_empty() {
+                self.accounts.remove(&id);
+            }
         }
     }
 }
