@@ -151,8 +151,9 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         }
         ended = &mut running => return Err(ServeError::Server(server_end(ended))),
     }
-    // The server kills the threads of its workers, and with them the sockets on them: those say
-    // their goodbyes first.
+    // The server kills the threads of its workers, and with them the sockets on them: no more come
+    // in, and those that are there say their goodbyes first.
+    handle.pause().await;
     let again_from = Instant::now() + ONE_WISH;
     tokio::select! {
         biased;

@@ -16,7 +16,7 @@ use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
 use crate::socket::registration::Target;
 
-/// A socket exists; from the socket, its first word.
+/// A socket exists; from whoever starts it, before anything that the socket says itself.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct SocketOpened(pub(crate) SocketHandle);

@@ -118,7 +118,12 @@ impl SocketActor {
             detached: false,
             relay,
         };
-        Actor::start(socket);
+        let room = Arc::clone(socket.link.room());
+        let directory = socket.relay.directory().clone();
+        let address = Actor::start(socket);
+        // Told here and not by the actor's first poll: a stop in between must find the socket.
+        let handle = SocketHandle::new(connection, address, room);
+        post(&directory, SocketOpened(handle));
     }
 
     fn core(&self) -> &Core {
@@ -392,7 +397,6 @@ impl Actor for SocketActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
-        post(self.relay.directory(), SocketOpened(self.handle_of(ctx)));
         ctx.spawn(Drive);
     }
 }
