@@ -23,28 +23,25 @@ pub(super) struct EventRefusal {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the shape is judged")]
 struct Visibility {
-    #[serde(rename = "visible")]
-    _visible: bool,
+    visible: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the shape is judged")]
 struct ProjectDirectory {
-    #[serde(rename = "projectDirectory")]
-    _project_directory: String,
+    project_directory: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the shape is judged")]
 struct Notification {
-    #[serde(rename = "sessionId")]
-    _session_id: String,
-    #[serde(rename = "title")]
-    _title: String,
-    #[serde(rename = "body")]
-    _body: String,
+    session_id: String,
+    title: String,
+    body: String,
 }
 
 /// Judges an event whose sender is registered: shape, then reserved types, then the sender's role.

@@ -1,8 +1,6 @@
 //! What a socket does with a text frame: answers it, or hands it on, rebuilt, to the pair or the
 //! directory.
 
-use std::sync::Arc;
-
 use actix::Context;
 use bytes::Bytes;
 use relay_model::limits::{ENVELOPE_HEADROOM, Limits};
@@ -77,7 +75,8 @@ impl SocketActor {
             ClientFrame::Response(_) => "rpc.response",
             ClientFrame::Event(_) => "event",
         };
-        let limits = Arc::clone(self.limits());
+        // Borrowed from its field: a clone would have all sockets write to one counter.
+        let limits = &self.relay.core().limits;
         let device_type = match (&mut self.stage, &frame) {
             (Stage::Registered(registered), _) => registered.device_type,
             (Stage::Unregistered, ClientFrame::Register(register)) => {
@@ -85,7 +84,7 @@ impl SocketActor {
             }
             (Stage::Checking(checking), frame) => {
                 let may_wait = !matches!(frame, ClientFrame::Event(_));
-                if !may_wait || !checking.waiting.push(source.clone(), &limits) {
+                if !may_wait || !checking.waiting.push(source.clone(), limits) {
                     self.registration_required(Some(kind));
                 }
                 return;
@@ -127,7 +126,7 @@ impl SocketActor {
         source: &Bytes,
         sender: DeviceType,
     ) -> Result<(), RpcFailure> {
-        let (account, limits) = (self.origin.account, Arc::clone(self.limits()));
+        let (account, limits) = (self.origin.account, &self.relay.core().limits);
         let Stage::Registered(registered) = &self.stage else {
             return Ok(());
         };
@@ -135,7 +134,7 @@ impl SocketActor {
             return Err(RpcFailure::undelivered(RpcErrorCode::NotAllowed));
         }
         if request.id.is_empty() || request.id.len() > limits.id_bytes {
-            return Err(RpcFailure::invalid("the id must have 1 to 256 bytes"));
+            return Err(RpcFailure::invalid("the id is empty or too long"));
         }
         let method = request
             .method

@@ -150,9 +150,10 @@ impl SocketActor {
     /// One turn: what the clock asks for, what the peer sent, what waits to be written. True when
     /// the connection is over.
     fn turn(&mut self, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) -> bool {
-        match &mut self.task {
-            Some(task) => task.clone_from(cx.waker()),
-            None => self.task = Some(cx.waker().clone()),
+        let known = self.task.as_ref();
+        let task_moved = !known.is_some_and(|task| task.will_wake(cx.waker()));
+        if task_moved {
+            self.task = Some(cx.waker().clone());
         }
         let now = Instant::now();
         self.look_at_clock(now);
@@ -184,7 +185,7 @@ impl SocketActor {
             }
             None => {}
         }
-        self.arm_timer(cx);
+        self.arm_timer(cx, task_moved);
         false
     }
 
@@ -228,8 +229,8 @@ impl SocketActor {
     /// Answers a dropped message if it is a request that says how to. Each dropped message takes a
     /// token of the answers; without one nothing is read of it (TR-6).
     fn on_dropped(&mut self, text: &[u8], now: Instant) {
-        let limits = Arc::clone(self.limits());
-        if !self.rate.answers.take(now, &limits) || self.registered().is_none() {
+        let limits = &self.relay.core().limits;
+        if !self.rate.answers.take(now, limits) || self.registered().is_none() {
             return;
         }
         let id = std::str::from_utf8(text)
@@ -237,10 +238,8 @@ impl SocketActor {
             .and_then(inbound::dropped_request_id);
         if let Some(id) = id {
             let failure = RpcFailure::undelivered(RpcErrorCode::RateLimited);
-            self.reply(
-                Lane::Rpc,
-                outbound::rpc_failure(frames::cut_id(&id, &limits), failure),
-            );
+            let text = outbound::rpc_failure(frames::cut_id(&id, limits), failure);
+            self.reply(Lane::Rpc, text);
         }
     }
 
@@ -255,20 +254,21 @@ impl SocketActor {
             return self.close(CloseReason::RegistrationTimeout);
         }
         let stalled = self.link.stalled_since();
-        let limits = Arc::clone(self.limits());
+        let limits = &self.relay.core().limits;
         if stalled.is_some_and(|since| now >= since + limits.write_stall_timeout) {
             return self.close(CloseReason::Stalled);
         }
         if now >= self.watchdog.next_look() {
-            match self.watchdog.look(now, self.link.unfinished(), &limits) {
+            match self.watchdog.look(now, self.link.unfinished(), limits) {
                 Verdict::Ping => self.link.ping(),
                 Verdict::Silent => self.close(CloseReason::Silent),
             }
         }
     }
 
-    /// Sets the timer to the next thing that the clock may ask for, and has itself polled then.
-    fn arm_timer(&mut self, cx: &mut TaskContext<'_>) {
+    /// Sets the timer to the next thing that the clock may ask for, and has itself polled then. A
+    /// timer that is set already needs no further poll by the same task.
+    fn arm_timer(&mut self, cx: &mut TaskContext<'_>, task_moved: bool) {
         let stall = self
             .link
             .stalled_since()
@@ -283,10 +283,11 @@ impl SocketActor {
                 .min()
         };
         let Some(due) = due else { return };
-        if due < self.timer.deadline() || self.timer.is_elapsed() {
+        let reset = due < self.timer.deadline() || self.timer.is_elapsed();
+        if reset {
             self.timer.as_mut().reset(due);
         }
-        if self.timer.as_mut().poll(cx).is_ready() {
+        if (reset || task_moved) && self.timer.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
     }
@@ -305,12 +306,11 @@ impl SocketActor {
 
     /// Takes note of an RPC frame or a heartbeat (SES-1).
     fn touch_session(&mut self, now: Instant) {
-        let owner_account = self.origin.account;
-        let limits = Arc::clone(self.limits());
+        let limits = &self.relay.core().limits;
         if let Stage::Registered(registered) = &mut self.stage
-            && registered.touches.touch(now, &limits)
+            && registered.touches.touch(now, limits)
         {
-            let owner = (owner_account, registered.device);
+            let owner = (self.origin.account, registered.device);
             let session = registered.session;
             post(
                 self.relay.sessions(),
