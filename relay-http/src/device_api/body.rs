@@ -10,8 +10,7 @@ use actix_web::{FromRequest, HttpRequest, web};
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use relay_model::limits::Limits;
-use serde::de::DeserializeOwned;
-use serde_json::error::Category;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::DeviceApi;
 use crate::refusal::Refusal;
@@ -79,9 +78,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
         .first()
         .is_none_or(|first| *first == b'{');
     serde_json::from_slice(bytes)
-        .map_err(|error| match error.classify() {
-            Category::Data => Refusal::InvalidPayload(error.to_string().into()),
-            _ => Refusal::InvalidJson(error.to_string()),
+        // serde's own classes do not tell the two apart: a number in the place of an enum is a
+        // "syntax error" to it.
+        .map_err(|error| match serde_json::from_slice::<IgnoredAny>(bytes) {
+            Ok(_) => Refusal::InvalidPayload(error.to_string().into()),
+            Err(not_json) => Refusal::InvalidJson(not_json.to_string()),
         })
         .and_then(|body| {
             if starts_as_object {
@@ -107,19 +108,28 @@ mod tests {
     struct Body {
         device_name: String,
         number: Option<u8>,
+        kind: Option<Kind>,
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "camelCase")]
+    enum Kind {
+        Known,
     }
 
     /// Section 11: unknown fields are ignored, and null is "not given".
     #[test]
     fn bodies_are_read() {
-        let body: Body =
-            parse(br#" {"deviceName":"n","number":null,"more":{"x":[1]},"device_name":7}"#)
-                .unwrap();
+        let body: Body = parse(
+            br#" {"deviceName":"n","number":null,"kind":"known","more":{"x":[1]},"device_name":7}"#,
+        )
+        .unwrap();
         assert_eq!(
             body,
             Body {
                 device_name: "n".to_owned(),
-                number: None
+                number: None,
+                kind: Some(Kind::Known),
             }
         );
     }
@@ -135,6 +145,17 @@ mod tests {
             ("[\"n\",1]", ErrorCode::InvalidPayload, "object"),
             ("{}", ErrorCode::InvalidPayload, "deviceName"),
             (r#"{"deviceName":null}"#, ErrorCode::InvalidPayload, "null"),
+            (
+                r#"{"deviceName":"a","kind":7}"#,
+                ErrorCode::InvalidPayload,
+                "",
+            ),
+            (
+                r#"{"deviceName":"a","kind":"other"}"#,
+                ErrorCode::InvalidPayload,
+                "other",
+            ),
+            (r#"{"deviceName":"a","kind":7"#, ErrorCode::InvalidJson, ""),
             (
                 r#"{"deviceName":"a","deviceName":"b"}"#,
                 ErrorCode::InvalidPayload,

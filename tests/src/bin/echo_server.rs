@@ -41,7 +41,12 @@ impl Echo {
         Self { link, timer }
     }
 
-    /// Sends one message back. It is read only once the one before has left, so there is room.
+    /// Whether what was sent back before has left.
+    fn has_room(&self) -> bool {
+        self.link.room().load(Lane::Rpc).messages == 0
+    }
+
+    /// Sends one message back.
     fn send_back(&mut self, event: LinkEvent, now: Instant) {
         let sent = match event {
             LinkEvent::Text(text) => self.link.try_send(Lane::Rpc, OutgoingText::new(text)),
@@ -72,28 +77,25 @@ impl Future for Echo {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            if matches!(
-                self.link.poll_write(cx, Instant::now),
-                Some(LinkEvent::Ended)
-            ) {
-                return Poll::Ready(());
-            }
-            if self.link.room().load(Lane::Rpc).messages > 0 {
-                break;
-            }
             let now = Instant::now();
-            match self.link.poll_read(cx, now) {
+            let reads = self.has_room();
+            let read = if reads {
+                self.link.poll_read(cx, now)
+            } else {
+                Poll::Pending
+            };
+            let waits = read.is_pending();
+            match read {
                 Poll::Ready(LinkEvent::Ended) => return Poll::Ready(()),
                 Poll::Ready(event) => self.send_back(event, now),
-                Poll::Pending => break,
+                Poll::Pending => {}
             }
-        }
-        // A ping that the last read brought is answered before this task sleeps.
-        if matches!(
-            self.link.poll_write(cx, Instant::now),
-            Some(LinkEvent::Ended)
-        ) {
-            return Poll::Ready(());
+            if let Some(LinkEvent::Ended) = self.link.poll_write(cx, Instant::now) {
+                return Poll::Ready(());
+            }
+            if waits && (reads || !self.has_room()) {
+                break;
+            }
         }
         self.arm_timer(cx);
         Poll::Pending

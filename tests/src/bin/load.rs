@@ -15,7 +15,7 @@ use relay_tests::load::{
 
 /// Measure a relay with the real frames. Prints one `figure<TAB>value` a line.
 #[derive(Parser)]
-#[command(after_help = "Example: load rpc --address 127.0.0.1:18787 --pid 4711 --size 256")]
+#[command(after_help = "Example: load rpc --address 127.0.0.1:8787 --pid 4711 --size 256")]
 struct Cli {
     #[command(subcommand)]
     mode: Mode,
@@ -90,7 +90,7 @@ enum Mode {
 #[derive(Args)]
 struct Server {
     /// Where the server listens
-    #[arg(long, default_value = "127.0.0.1:18787")]
+    #[arg(long, default_value = "127.0.0.1:8787")]
     address: SocketAddr,
     /// The HS256 secret that the server checks tokens with
     #[arg(long, env = "BENCH_SECRET", hide_env_values = true)]

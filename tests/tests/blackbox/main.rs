@@ -1,0 +1,23 @@
+//! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
+
+mod command_line;
+mod events;
+mod framing;
+mod half_open;
+mod http;
+mod liveness;
+mod messages;
+mod presence;
+mod refusals;
+mod registration;
+mod replacement;
+mod requests;
+mod responses;
+mod restart;
+mod rpc_bounds;
+mod rpc_errors;
+mod sessions;
+mod signals;
+mod targets;
+mod upgrade;
+mod verbatim;
