@@ -8,6 +8,10 @@ use relay_model::ids::{ConnectionId, DeviceId};
 use relay_model::limits::Limits;
 use tokio::time::Instant;
 
+/// Records for which a pair without any keeps room, so that one request at a time costs no allocation
+/// of tables.
+const KEPT_RECORDS: usize = 4;
+
 /// One recorded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -165,8 +169,8 @@ impl PendingRequests {
                 self.per_phone.remove(&phone);
             }
         }
-        if self.records.is_empty() {
-            // An idle pair owns no table.
+        if self.records.is_empty() && self.records.capacity() > KEPT_RECORDS {
+            // An idle pair owns small tables only.
             self.records = IndexMap::new();
             self.per_phone = HashMap::new();
         }

@@ -2,19 +2,21 @@
 //! that one busy peer fills its own TCP window and nobody else's queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Context;
 
 use futures_util::task::AtomicWaker;
 use relay_model::limits::Limits;
 
+/// One message, in the word that counts messages (16 bits) and bytes (48 bits) together.
+const MESSAGE: u64 = 1 << 48;
+
 /// The room of one socket, shared with its messages under way.
 #[derive(Debug)]
 pub(crate) struct InboundRoom {
-    max_messages: usize,
-    max_bytes: usize,
-    messages: AtomicUsize,
-    bytes: AtomicUsize,
+    max_messages: u64,
+    max_bytes: u64,
+    under_way: AtomicU64,
     waiting: AtomicBool,
     reader: AtomicWaker,
 }
@@ -22,10 +24,9 @@ pub(crate) struct InboundRoom {
 impl InboundRoom {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
-            max_messages: limits.inbound_messages,
-            max_bytes: limits.inbound_bytes,
-            messages: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            max_messages: limits.inbound_messages as u64,
+            max_bytes: limits.inbound_bytes as u64,
+            under_way: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             reader: AtomicWaker::new(),
         })
@@ -34,11 +35,12 @@ impl InboundRoom {
     /// Takes room for a message that was read. It is always given: the bound is kept by not reading
     /// the next one (one large message may exceed it alone).
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> InboundPermit {
-        self.messages.fetch_add(1, Ordering::AcqRel);
-        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        // A message has 32 MiB at most, and the bound on messages keeps the sum within 48 bits.
+        let load = MESSAGE | bytes as u64;
+        self.under_way.fetch_add(load, Ordering::SeqCst);
         InboundPermit {
             room: Arc::clone(self),
-            bytes,
+            load,
         }
     }
 
@@ -54,8 +56,8 @@ impl InboundRoom {
     }
 
     fn has_room(&self) -> bool {
-        self.messages.load(Ordering::SeqCst) < self.max_messages
-            && self.bytes.load(Ordering::SeqCst) < self.max_bytes
+        let load = self.under_way.load(Ordering::SeqCst);
+        load / MESSAGE < self.max_messages && load % MESSAGE < self.max_bytes
     }
 }
 
@@ -63,14 +65,14 @@ impl InboundRoom {
 #[derive(Debug)]
 pub(crate) struct InboundPermit {
     room: Arc<InboundRoom>,
-    bytes: usize,
+    load: u64,
 }
 
 impl Drop for InboundPermit {
     fn drop(&mut self) {
-        self.room.messages.fetch_sub(1, Ordering::SeqCst);
-        self.room.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        if self.room.waiting.swap(false, Ordering::SeqCst) {
+        self.room.under_way.fetch_sub(self.load, Ordering::SeqCst);
+        let waiting = &self.room.waiting;
+        if waiting.load(Ordering::SeqCst) && waiting.swap(false, Ordering::SeqCst) {
             self.room.reader.wake();
         }
     }

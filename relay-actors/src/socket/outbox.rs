@@ -18,9 +18,15 @@ use super::transport::Transport;
 
 /// The most messages handed to the socket in one write.
 const BATCH_MESSAGES: usize = 16;
+/// Batches up to this many bytes are copied together and leave in a plain write, which costs the kernel
+/// less than a gathered one.
+const COPY_UP_TO: usize = 2 * 1024;
 /// Bytes after which a write takes no further message, so that a more urgent one that comes during
 /// the write waits for little.
 const BATCH_BYTES: usize = 128 * 1024;
+
+/// The room for messages that an empty lane keeps, so that the next message needs no allocation.
+const KEPT_CAPACITY: usize = 1;
 
 /// One waiting message.
 #[derive(Debug)]
@@ -47,6 +53,42 @@ pub(crate) struct Outbox {
     held: bool,
     closing: bool,
     needs_flush: bool,
+}
+
+/// What one write offers, as (lane, index) in the order of leaving. It lives on the stack: a write must
+/// not cost an allocation.
+struct Batch {
+    messages: [(Lane, usize); BATCH_MESSAGES],
+    count: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            messages: [(Lane::Control, 0); BATCH_MESSAGES],
+            count: 0,
+        }
+    }
+}
+
+impl Batch {
+    /// Adds a message; the caller sees to the room.
+    fn push(&mut self, message: (Lane, usize)) {
+        self.messages[self.count] = message;
+        self.count += 1;
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn messages(&self) -> &[(Lane, usize)] {
+        &self.messages[..self.count]
+    }
 }
 
 /// What a write achieved.
@@ -146,7 +188,12 @@ impl Outbox {
 
     fn enqueue(&mut self, lane: Lane, queued: Queued) {
         if !self.closing {
-            self.queue_mut(lane).push_back(queued);
+            let queue = self.queue_mut(lane);
+            if queue.is_empty() {
+                // Room for one: most messages leave before the next one comes.
+                queue.reserve_exact(KEPT_CAPACITY);
+            }
+            queue.push_back(queued);
         }
     }
 
@@ -215,17 +262,15 @@ impl Outbox {
         io: Pin<&mut dyn Transport>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let mut batch = Vec::with_capacity(BATCH_MESSAGES);
+        if self.control.is_empty() && self.rpc.is_empty() && self.event.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut batch = Batch::default();
         let claimed = self.plan(&mut batch);
         if batch.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let mut slices = Vec::with_capacity(batch.len() * SLICES_PER_MESSAGE);
-        for &(lane, index) in &batch {
-            self.queue(lane)[index].message.gather(&mut slices);
-        }
-        let accepted = io.poll_write_vectored(cx, &slices);
-        drop(slices);
+        let accepted = self.offer(&batch, io, cx);
         let bytes = match accepted {
             Poll::Ready(Ok(0)) => {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -234,7 +279,7 @@ impl Outbox {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => 0,
         };
-        let left = self.account(&batch, bytes);
+        let left = self.account(batch.messages(), bytes);
         self.room.begun_requests().unclaim(claimed - left);
         if bytes == 0 {
             return Poll::Pending;
@@ -243,9 +288,35 @@ impl Outbox {
         Poll::Ready(Ok(bytes))
     }
 
+    /// Offers a batch to the socket, in one piece if it is small.
+    fn offer(
+        &self,
+        batch: &Batch,
+        io: Pin<&mut dyn Transport>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [io::IoSlice::new(&[]); BATCH_MESSAGES * SLICES_PER_MESSAGE];
+        let (mut count, mut total) = (0, 0);
+        for &(lane, index) in batch.messages() {
+            let message = &self.queue(lane)[index].message;
+            total += message.gather(&mut slices, &mut count);
+        }
+        let slices = &slices[..count];
+        if total > COPY_UP_TO {
+            return io.poll_write_vectored(cx, slices);
+        }
+        let mut block = [0; COPY_UP_TO];
+        let mut filled = 0;
+        for slice in slices {
+            block[filled..filled + slice.len()].copy_from_slice(slice);
+            filled += slice.len();
+        }
+        io.poll_write(cx, &block[..filled])
+    }
+
     /// Chooses what the next write offers, as (lane, index) in the order of leaving, and claims the
     /// requests among it. Returns how many it claimed.
-    fn plan(&mut self, batch: &mut Vec<(Lane, usize)>) -> u64 {
+    fn plan(&mut self, batch: &mut Batch) -> u64 {
         let begun = self.begun.map(|lane| (lane, &self.queue(lane)[0].message));
         let mid_frame = begun.filter(|(_, message)| !message.is_between_frames());
         let mut bytes = 0;
@@ -315,8 +386,8 @@ impl Outbox {
             let finished = front.message.is_finished();
             if finished {
                 queue.pop_front();
-                if queue.is_empty() {
-                    // A socket with nothing to write owns no buffer.
+                if queue.is_empty() && queue.capacity() > KEPT_CAPACITY {
+                    // A socket with nothing to write owns next to no buffer.
                     *queue = VecDeque::new();
                 }
             }

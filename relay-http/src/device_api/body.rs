@@ -142,7 +142,7 @@ mod tests {
             ("{", ErrorCode::InvalidJson, ""),
             ("{\"deviceName\":\"\u{0}\"}", ErrorCode::InvalidJson, ""),
             ("null", ErrorCode::InvalidPayload, ""),
-            ("[\"n\",1]", ErrorCode::InvalidPayload, "object"),
+            ("[\"n\",1,null]", ErrorCode::InvalidPayload, "object"),
             ("{}", ErrorCode::InvalidPayload, "deviceName"),
             (r#"{"deviceName":null}"#, ErrorCode::InvalidPayload, "null"),
             (

@@ -89,22 +89,25 @@ impl MessageWriter {
         self.payload.len()
     }
 
-    /// Appends what is left of the current frame, at most [`SLICES_PER_MESSAGE`] slices, and returns
-    /// its length.
-    pub fn gather<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) -> usize {
-        let header = &self.header.as_slice()[self.header_sent..];
-        let mut total = header.len();
-        if !header.is_empty() {
-            slices.push(IoSlice::new(header));
-        }
+    /// Writes what is left of the current frame into `slices` from `count` on, at most
+    /// [`SLICES_PER_MESSAGE`] of them, and returns its length. There must be room.
+    pub fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>], count: &mut usize) -> usize {
+        let mut total = 0;
+        let mut push = |bytes: &'a [u8]| {
+            if !bytes.is_empty() {
+                slices[*count] = IoSlice::new(bytes);
+                *count += 1;
+                total += bytes.len();
+            }
+        };
+        push(&self.header.as_slice()[self.header_sent..]);
         let mut piece_start = 0;
         for piece in self.payload.pieces() {
             let piece_end = piece_start + piece.len();
             let from = self.sent.max(piece_start);
             let to = self.frame_end.min(piece_end);
             if from < to {
-                slices.push(IoSlice::new(&piece[from - piece_start..to - piece_start]));
-                total += to - from;
+                push(&piece[from - piece_start..to - piece_start]);
             }
             piece_start = piece_end;
         }
@@ -154,14 +157,16 @@ mod tests {
     fn write_all(mut writer: MessageWriter, step: usize) -> Vec<u8> {
         let mut written = Vec::new();
         while !writer.is_finished() {
-            let mut slices = Vec::new();
-            let total = writer.gather(&mut slices);
-            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            let mut slices = [IoSlice::new(&[]); SLICES_PER_MESSAGE];
+            let mut count = 0;
+            let total = writer.gather(&mut slices, &mut count);
+            let bytes: Vec<u8> = slices[..count]
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
             assert_eq!(bytes.len(), total);
-            assert!(slices.len() <= SLICES_PER_MESSAGE);
             let accepted = total.min(step);
             written.extend_from_slice(&bytes[..accepted]);
-            drop(slices);
             assert_eq!(writer.advance(accepted), 0);
         }
         written
