@@ -34,7 +34,6 @@ macro_rules! can_panic {
         impl Handler<PanicNow> for $actor {
             type Result = ();
 
-            #[expect(clippy::panic, reason = "what this message is for")]
             fn handle(&mut self, _: PanicNow, _: &mut Context<Self>) {
                 panic!("asked to panic");
             }

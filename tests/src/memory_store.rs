@@ -1,6 +1,6 @@
 //! A device store in memory, for simulated runs and actor tests: repeatable, answers where it is
 //! asked (no thread, no disk), and can be made slow or broken. It is written apart from the store
-//! over a database and held against it by [`store_suite`](crate::store_suite).
+//! over a database and held against it by [`store_suite`](mod@crate::store_suite).
 
 mod tables;
 

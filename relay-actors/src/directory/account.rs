@@ -75,6 +75,8 @@ impl Account {
         match self.device_mut(id) {
             Some(known) => std::mem::replace(known, device).route,
             None => {
+                // Most accounts have few devices, and there are many accounts.
+                self.devices.reserve_exact(1);
                 self.devices.push(device);
                 None
             }

@@ -272,6 +272,7 @@ impl DirectoryActor {
                 },
             );
         }
+        account.pairs.reserve_exact(1);
         account.pairs.push(Pair {
             desktop,
             registry: registry.clone(),

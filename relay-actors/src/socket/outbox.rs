@@ -25,7 +25,8 @@ const COPY_UP_TO: usize = 2 * 1024;
 /// the write waits for little.
 const BATCH_BYTES: usize = 128 * 1024;
 
-/// The room for messages that an empty lane keeps, so that the next message needs no allocation.
+/// The room for messages that an empty RPC lane keeps, so that one request at a time costs no allocation.
+/// The other lanes are empty for long and keep nothing.
 const KEPT_CAPACITY: usize = 1;
 
 /// One waiting message.
@@ -190,7 +191,7 @@ impl Outbox {
         if !self.closing {
             let queue = self.queue_mut(lane);
             if queue.is_empty() {
-                // Room for one: most messages leave before the next one comes.
+                // Most messages leave before the next one comes.
                 queue.reserve_exact(KEPT_CAPACITY);
             }
             queue.push_back(queued);
@@ -386,8 +387,8 @@ impl Outbox {
             let finished = front.message.is_finished();
             if finished {
                 queue.pop_front();
-                if queue.is_empty() && queue.capacity() > KEPT_CAPACITY {
-                    // A socket with nothing to write owns next to no buffer.
+                let kept = if lane == Lane::Rpc { KEPT_CAPACITY } else { 0 };
+                if queue.is_empty() && queue.capacity() > kept {
                     *queue = VecDeque::new();
                 }
             }
