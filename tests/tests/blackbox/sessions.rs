@@ -1,7 +1,5 @@
 //! Sessions and resuming them (REG-2 to REG-4, SES-1, SES-3, SES-4).
 
-use std::time::Duration;
-
 use relay_tests::blackbox::{Account, Relay, fresh_id};
 use serde_json::{Value, json};
 
@@ -153,32 +151,6 @@ async fn a_resume_is_checked_like_a_registration() {
     socket.send_register(resume(&phone.session)).await;
     socket.expect_error("protocolVersionUnsupported").await;
     socket.expect_close(1008).await;
-}
-
-/// SES-3, SES-1: an expired session is refused before any sweep; one that is used lives on.
-#[tokio::test]
-async fn sessions_expire_when_they_are_not_used() {
-    let relay = Relay::start_with(&[
-        ("session.lifetime", "2s"),
-        ("session.touch_interval", "10ms"),
-    ])
-    .await;
-    let account = Account::new();
-    let unused = relay.desktop(&account).await;
-    let mut used = relay.desktop(&account).await;
-    // Time is what expires a session. The used one is touched well within its lifetime.
-    for _ in 0..5 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        used.send(&json!({ "type": "heartbeat", "payload": {} }))
-            .await;
-        used.expect_pong().await;
-    }
-    let mut socket = relay.upgrade(&unused.device).await;
-    socket.resume(&unused.session).await;
-    assert_eq!(socket.session["code"], "invalidResume");
-    let mut socket = relay.upgrade(&used.device).await;
-    socket.resume(&used.session).await;
-    assert_eq!(socket.session["type"], "resumed");
 }
 
 /// OP-5, SES-4: at the most talkative level the log tells of connections, and shows no token.
