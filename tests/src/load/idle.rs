@@ -16,7 +16,7 @@ const MESSAGE: usize = 64 * 1024;
 const AT_ONCE: usize = 64;
 /// Pairs that connect and leave before the count begins, so that what a server sets up once (tables,
 /// statement caches, its allocator's arenas) is not put on the sockets' account.
-const WARM_UP_PAIRS: usize = 32;
+const WARM_UP_PAIRS: usize = 64;
 const WARM_UP_MESSAGE: usize = 256;
 
 /// Sockets that only stay.
