@@ -292,6 +292,35 @@ async fn row(run: &Run, account: AccountId, id: DeviceId) -> DeviceRow {
     rows.into_iter().find(|row| row.id == id).unwrap()
 }
 
+/// PR-6: presence that could not be stored is stored once the database is back, the last word of each
+/// device; and an instance whose own lease lapsed meanwhile does not take its devices for lost.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn presence_outlives_an_outage_of_the_database() {
+    let run = Run::start();
+    let account = run.account();
+    let mut steady = run.desktop(account).await;
+    let leaving = run.desktop(account).await;
+    let id = leaving.id;
+    assert_eq!(steady.next_status().await.0, "online");
+    pass(Duration::from_secs(1)).await;
+    run.store.set_failing(true);
+    leaving.vanish();
+    assert_eq!(steady.next_status().await.0, "reconnecting");
+    steady.hears_nothing_for(GRACE - MOMENT).await;
+    assert_eq!(steady.next_status().await.0, "disconnected");
+    // The lease of 30 s has lapsed long ago.
+    steady.hears_nothing_for(Duration::from_secs(60)).await;
+    run.store.set_failing(false);
+    steady.hears_nothing_for(Duration::from_secs(40)).await;
+    let gone = row(&run, account, id).await;
+    assert_eq!(gone.status, DeviceStatus::Offline);
+    assert_eq!(gone.offline_reason, Some(OfflineReason::ReconnectTimeout));
+    assert_eq!(
+        row(&run, account, steady.id).await.status,
+        DeviceStatus::Online
+    );
+}
+
 /// PR-6, PR-8, DR-5: a restart shows no false "offline": within 90 s a desktop that the old process
 /// knew is reconnecting, after that it is offline; the old process's late writes change nothing.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]

@@ -111,7 +111,7 @@ impl Account {
     }
 
     /// Takes a desktop as reconnecting that this relay has not seen (PR-8).
-    pub(super) fn expect(
+    pub(super) fn await_return(
         &mut self,
         id: DeviceId,
         generation: ConnectionGeneration,

@@ -299,7 +299,7 @@ impl DirectoryActor {
         if target.facts.admitted && expected {
             self.last_generation += 1;
             let generation = ConnectionGeneration::new(self.last_generation);
-            account.expect(target.desktop, generation, self.core.environment.now());
+            account.await_return(target.desktop, generation, self.core.environment.now());
             post(registry, DesktopReconnecting);
             let pair = (account_id, target.desktop);
             let end = self.core.startup_grace_end();
