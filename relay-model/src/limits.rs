@@ -208,8 +208,8 @@ limits! {
     limits.registration_timeout => registration_timeout, REGISTRATION_TIMEOUT: Duration = secs(15), millis(50)..=mins(10);
     /// Messages that may wait in a connection's control lane (TR-10).
     limits.control_lane_messages => control_lane_messages, CONTROL_LANE_MESSAGES: Count = 64, 8..=1_024;
-    /// Messages that may wait in a connection's RPC lane (TR-10). Not less than 128: a connection
-    /// handles up to 64 messages before it writes, and each may be answered at once.
+    /// Messages that may wait in a connection's RPC lane (TR-10). Not less than 128: the answers to what
+    /// a connection has under way may come at once.
     limits.rpc_lane_messages => rpc_lane_messages, RPC_LANE_MESSAGES: Count = 256, 128..=65_535;
     /// Bytes that may wait in a connection's RPC lane (TR-10).
     limits.rpc_lane_bytes => rpc_lane_bytes, RPC_LANE_BYTES: Bytes = 40 * MIB, KIB..=1_024 * MIB;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use relay_tests::paused::{Run, pass};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 fn error(code: i64, message: &str, retryable: bool, delivered: bool) -> Value {
     let data = json!({"retryable": retryable, "delivered": delivered});
@@ -370,4 +371,23 @@ async fn messages_over_the_rate_are_dropped() {
     pass(Duration::from_secs(1)).await;
     phone.request("b").await;
     assert_eq!(desktop.next_request().await, "b");
+}
+
+/// TR-6, TR-10: what a peer can take leaves between the messages that it sends. A burst of pings, each
+/// with a reply, longer than the lane, costs a peer that reads neither a reply nor its connection.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_burst_of_pings_is_answered_one_by_one() {
+    let run = Run::with_limits(|limits| limits.control_lane_messages = 8);
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    for _ in 0..60 {
+        desktop.send(json!({"type": "ping"})).await;
+    }
+    for _ in 0..60 {
+        assert_eq!(desktop.next().await["type"], "pong");
+    }
+    for _ in 0..20 {
+        assert!(desktop.try_send(Message::Ping(Default::default())).await);
+    }
+    assert_eq!(desktop.pongs_within(Duration::from_secs(1)).await, 20);
 }

@@ -216,6 +216,11 @@ impl Link {
         self.stalled_since
     }
 
+    /// Whether something waits and the peer took all that was offered to it last.
+    pub fn may_write(&self) -> bool {
+        self.stalled_since.is_none() && !self.outbox.is_empty()
+    }
+
     /// Reads the next thing from the peer. Pings are answered, the peer's close too.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<LinkEvent> {
         let mut turn = 0;

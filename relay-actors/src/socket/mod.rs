@@ -2,6 +2,8 @@
 //! also when its peer does not read, and is the only one that knows how far a registration has come.
 
 mod admission;
+#[cfg(feature = "conformance-echo")]
+mod echo;
 mod event_rules;
 mod frames;
 mod handle;
@@ -70,6 +72,9 @@ pub(crate) struct SocketActor {
     task: Option<Waker>,
     /// The directory was told that this socket is no route any more.
     detached: bool,
+    /// Sends back what it gets instead of speaking the protocol.
+    #[cfg(feature = "conformance-echo")]
+    echoes: bool,
 }
 
 /// What the rate limit remembers (TR-6).
@@ -91,14 +96,24 @@ impl SocketActor {
         transport: Box<dyn Transport>,
         early: Bytes,
     ) {
+        let reader = Reader::new(relay.limits().max_message_unregistered);
+        Self::new(relay, origin, transport, early, reader).run();
+    }
+
+    fn new(
+        relay: Relay,
+        origin: ConnectionOrigin,
+        transport: Box<dyn Transport>,
+        early: Bytes,
+        reader: Reader,
+    ) -> Self {
         let now = Instant::now();
         let core = Arc::clone(relay.core());
         let limits = &core.limits;
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
-        let reader = Reader::new(limits.max_message_unregistered);
         let link = Link::new(transport, early, reader, Arc::clone(limits));
         tracing::debug!(%connection, account = %origin.account, peer = ?origin.peer, "connected");
-        let socket = Self {
+        Self {
             connection,
             origin: Box::new(origin),
             link,
@@ -116,11 +131,18 @@ impl SocketActor {
             timer: Box::pin(tokio::time::sleep_until(now + limits.registration_timeout)),
             task: None,
             detached: false,
+            #[cfg(feature = "conformance-echo")]
+            echoes: false,
             relay,
-        };
-        let room = Arc::clone(socket.link.room());
-        let directory = socket.relay.directory().clone();
-        let address = Actor::start(socket);
+        }
+    }
+
+    /// Starts the actor and tells the directory of it.
+    fn run(self) {
+        let connection = self.connection;
+        let room = Arc::clone(self.link.room());
+        let directory = self.relay.directory().clone();
+        let address = Actor::start(self);
         // Told here and not by the actor's first poll: a stop in between must find the socket.
         let handle = SocketHandle::new(connection, address, room);
         post(&directory, SocketOpened(handle));
@@ -176,17 +198,28 @@ impl SocketActor {
                 Poll::Pending => break,
             }
             handled += 1;
-        }
-        match self.link.poll_write(cx, Instant::now) {
-            Some(LinkEvent::Ended) => return true,
-            Some(event) => {
-                self.on_event(event, now, ctx);
+            // A reply leaves before the next message is looked at, if the peer takes it: else a burst
+            // would fill the lanes of a peer that reads, and a violation behind it cost the replies.
+            if self.link.may_write() && self.write(now, ctx, cx) {
                 return true;
             }
-            None => {}
+        }
+        if self.write(now, ctx, cx) {
+            return true;
         }
         self.arm_timer(cx, task_moved);
         false
+    }
+
+    /// Writes what waits; true when the connection is over.
+    fn write(&mut self, now: Instant, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) -> bool {
+        match self.link.poll_write(cx, Instant::now) {
+            None => false,
+            Some(event) => {
+                self.on_event(event, now, ctx);
+                true
+            }
+        }
     }
 
     /// Has the next turn come soon: something was queued by a future that runs behind [`Drive`].
@@ -206,6 +239,10 @@ impl SocketActor {
     }
 
     fn on_event(&mut self, event: LinkEvent, now: Instant, ctx: &mut Context<Self>) {
+        #[cfg(feature = "conformance-echo")]
+        let Some(event) = self.echo(event) else {
+            return;
+        };
         match event {
             LinkEvent::Text(text) => {
                 self.watchdog.frame(now);

@@ -182,6 +182,11 @@ impl Outbox {
         self.closing = true;
     }
 
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.rpc.is_empty() && self.event.is_empty()
+    }
+
     /// Holds back everything but the control lane, or lets it go.
     pub(crate) fn hold(&mut self, held: bool) {
         self.held = held;
@@ -263,7 +268,7 @@ impl Outbox {
         io: Pin<&mut dyn Transport>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if self.control.is_empty() && self.rpc.is_empty() && self.event.is_empty() {
+        if self.is_empty() {
             return Poll::Ready(Ok(0));
         }
         let mut batch = Batch::default();

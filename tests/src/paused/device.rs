@@ -85,6 +85,16 @@ impl Device {
         tokio::time::timeout(patience, next).await.ok()
     }
 
+    /// How many pongs come within `patience`, and nothing else.
+    pub async fn pongs_within(&mut self, patience: Duration) -> usize {
+        let mut pongs = 0;
+        while let Ok(next) = tokio::time::timeout(patience, self.socket.next()).await {
+            assert!(matches!(next, Some(Ok(Message::Pong(_)))), "{next:?}");
+            pongs += 1;
+        }
+        pongs
+    }
+
     /// The next frame's text, byte for byte.
     pub async fn next_text(&mut self) -> String {
         loop {
