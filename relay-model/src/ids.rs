@@ -87,6 +87,10 @@ uuid_newtype! {
     /// One run of the relay process (SES-5).
     RelayInstanceId
 }
+uuid_newtype! {
+    /// An API key: the part of it that is no secret (HTTP-4).
+    ApiKeyId
+}
 
 /// The rank of a desktop's connection: rises at each registration, over the whole process (PR-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
