@@ -35,6 +35,12 @@ pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
 pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
 
+/// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
+pub const MIN_RSA_KEY_BITS: usize = 2_048;
+/// The longest RSA key that may sign user tokens, in bits: checking a signature of a longer one costs
+/// more than a stranger's token is worth.
+pub const MAX_RSA_KEY_BITS: usize = 8_192;
+
 /// The value of a limit, with its range's type: what the configuration reads and prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitValue {
@@ -236,6 +242,20 @@ limits! {
 
     /// How far a token's `exp` and `nbf` may be off, for clocks that differ (HTTP-4, SES-6).
     auth.leeway => token_leeway, TOKEN_LEEWAY: Duration = secs(30), millis(0)..=mins(10);
+    /// How often the keys at auth.jwks_url are read again: a key that was taken away there signs no
+    /// valid token after this (HTTP-4).
+    auth.jwks_refresh_interval => jwks_refresh_interval, JWKS_REFRESH_INTERVAL: Duration = mins(5), millis(50)..=hours(24);
+    /// The shortest time between two readings of auth.jwks_url, however many tokens name unknown keys;
+    /// also how often auth.jwks_file is looked at (HTTP-4).
+    auth.jwks_min_interval => jwks_min_interval, JWKS_MIN_INTERVAL: Duration = secs(10), millis(50)..=hours(1);
+    /// How long one reading of the keys may take, and so how long a token with an unknown key waits.
+    auth.jwks_timeout => jwks_timeout, JWKS_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
+    /// The largest key set, in bytes of JSON.
+    auth.jwks_bytes => jwks_bytes, JWKS_BYTES: Bytes = MIB, KIB..=16 * MIB;
+    /// Keys that a key set may have.
+    auth.jwks_keys => jwks_keys, JWKS_KEYS: Count = 100, 1..=1_000;
+    /// API keys that an account may have at a time; ended ones do not count (HTTP-4).
+    auth.api_keys => api_keys, API_KEYS: Count = 100, 1..=10_000;
 
     /// A relay session lives this long after its last touch (SES-1).
     session.lifetime => session_lifetime, SESSION_LIFETIME: Duration = hours(24), millis(100)..=hours(24 * 90);

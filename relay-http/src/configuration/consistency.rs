@@ -2,15 +2,14 @@
 //! relay that closes every socket.
 
 use super::problem::{Assignment, Problem};
-use super::{Configuration, Key};
-use relay_model::limits::Limits;
+use super::{Configuration, Key, Settings};
 
 /// One relation between two keys.
 struct Relation {
     first: &'static str,
     relation: &'static str,
     second: &'static str,
-    holds: fn(&Limits) -> bool,
+    holds: fn(&Settings) -> bool,
 }
 
 const RELATIONS: &[Relation] = &[
@@ -19,41 +18,55 @@ const RELATIONS: &[Relation] = &[
         first: "limits.client_timeout",
         relation: "at least",
         second: "limits.ping_interval",
-        holds: |limits| limits.client_timeout >= limits.ping_interval,
+        holds: |Settings { limits, .. }| limits.client_timeout >= limits.ping_interval,
     },
     // A relay that lives would lose its rows between two renewals.
     Relation {
         first: "presence.instance_lease",
         relation: "longer than",
         second: "presence.instance_renewal",
-        holds: |limits| limits.instance_lease > limits.instance_renewal,
+        holds: |Settings { limits, .. }| limits.instance_lease > limits.instance_renewal,
     },
     // A session in use would end before its touch is reported.
     Relation {
         first: "session.lifetime",
         relation: "longer than",
         second: "session.touch_interval",
-        holds: |limits| limits.session_lifetime > limits.session_touch_interval,
+        holds: |Settings { limits, .. }| limits.session_lifetime > limits.session_touch_interval,
     },
     Relation {
         first: "limits.max_message_unregistered",
         relation: "at most",
         second: "limits.max_message",
-        holds: |limits| limits.max_message_unregistered <= limits.max_message,
+        holds: |Settings { limits, .. }| limits.max_message_unregistered <= limits.max_message,
     },
     // One phone could use up its desktop's records alone.
     Relation {
         first: "rpc.records_per_phone",
         relation: "at most",
         second: "rpc.records_per_pair",
-        holds: |limits| limits.records_per_phone <= limits.records_per_pair,
+        holds: |Settings { limits, .. }| limits.records_per_phone <= limits.records_per_pair,
     },
     // Calls would time out in the queue while connections idle.
     Relation {
         first: "database.queue",
         relation: "at least",
         second: "database.pool",
-        holds: |limits| limits.database_queue >= limits.database_pool,
+        holds: |Settings { limits, .. }| limits.database_queue >= limits.database_pool,
+    },
+    // The refresh would come faster than readings are allowed.
+    Relation {
+        first: "auth.jwks_min_interval",
+        relation: "at most",
+        second: "auth.jwks_refresh_interval",
+        holds: |Settings { limits, .. }| limits.jwks_min_interval <= limits.jwks_refresh_interval,
+    },
+    // Nobody could tell which of the two a key came from, or which of them took it away.
+    Relation {
+        first: "auth.jwks_file",
+        relation: "left out beside",
+        second: "auth.jwks_url",
+        holds: |settings| settings.jwks_file.is_none() || settings.jwks_url.is_none(),
     },
 ];
 
@@ -61,7 +74,7 @@ const RELATIONS: &[Relation] = &[
 pub(super) fn contradictions(configuration: &Configuration) -> Vec<Problem> {
     RELATIONS
         .iter()
-        .filter(|relation| !(relation.holds)(&configuration.settings.limits))
+        .filter(|relation| !(relation.holds)(&configuration.settings))
         .map(|relation| Problem::Contradiction {
             first: Box::new(assignment(configuration, relation.first)),
             relation: relation.relation,

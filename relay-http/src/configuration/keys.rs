@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitValue, MAX_WORKERS};
 
 use super::Settings;
+use super::jwks_url::JwksUrlError;
 use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
@@ -114,13 +115,62 @@ const SETTING_KEYS: &[SettingKey] = &[
         allowed: "a path; its folder is made if needed",
         secret: false,
         set: |settings, text| {
-            if text.is_empty() {
-                return Err("empty".to_owned());
-            }
-            settings.secret_file = PathBuf::from(text);
+            settings.secret_file = PathBuf::from(not_empty(text)?);
             Ok(())
         },
         show: |settings| Some(settings.secret_file.display().to_string()),
+    },
+    SettingKey {
+        section: "auth",
+        name: "jwks_file",
+        meaning: "File with the public keys (a JWK Set) that user tokens are signed with (HTTP-4); it is read again when it changes. Without auth.hs256_secret or auth.secret_file no other tokens are accepted then.",
+        allowed: "a path",
+        secret: false,
+        set: |settings, text| {
+            settings.jwks_file = Some(PathBuf::from(not_empty(text)?));
+            Ok(())
+        },
+        show: |settings| {
+            let file = settings.jwks_file.as_ref();
+            file.map(|path| path.display().to_string())
+        },
+    },
+    SettingKey {
+        section: "auth",
+        name: "jwks_url",
+        meaning: "Where an identity provider publishes its public keys (a JWK Set), instead of auth.jwks_file (HTTP-4).",
+        allowed: "an https URL without user and password; http only to this machine",
+        secret: false,
+        set: |settings, text| {
+            let url: Result<_, JwksUrlError> = text.parse();
+            settings.jwks_url = Some(url.map_err(|error| error.to_string())?);
+            Ok(())
+        },
+        show: |settings| settings.jwks_url.as_ref().map(ToString::to_string),
+    },
+    SettingKey {
+        section: "auth",
+        name: "issuer",
+        meaning: "The `iss` that every user token must have (HTTP-4); `relay token` writes it. Not set: not checked.",
+        allowed: "text, compared as it stands",
+        secret: false,
+        set: |settings, text| {
+            settings.issuer = Some(not_empty(text)?.to_owned());
+            Ok(())
+        },
+        show: |settings| settings.issuer.clone(),
+    },
+    SettingKey {
+        section: "auth",
+        name: "audience",
+        meaning: "What the `aud` of every user token must be or contain (HTTP-4); `relay token` writes it. Not set: not checked.",
+        allowed: "text, compared as it stands",
+        secret: false,
+        set: |settings, text| {
+            settings.audience = Some(not_empty(text)?.to_owned());
+            Ok(())
+        },
+        show: |settings| settings.audience.clone(),
     },
     SettingKey {
         section: "telemetry",
@@ -149,6 +199,14 @@ const SETTING_KEYS: &[SettingKey] = &[
         show: |settings| Some(settings.log_level.as_str().to_owned()),
     },
 ];
+
+fn not_empty(text: &str) -> Result<&str, String> {
+    if text.is_empty() {
+        Err("empty".to_owned())
+    } else {
+        Ok(text)
+    }
+}
 
 impl Key {
     /// Every key, sections together, in the order of the reference.

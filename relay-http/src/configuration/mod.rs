@@ -2,6 +2,7 @@
 //! keys drives reading, checking and printing, and every value remembers where it came from.
 
 mod consistency;
+mod jwks_url;
 mod keys;
 mod layers;
 mod origin;
@@ -14,11 +15,12 @@ mod units;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use relay_model::limits::Limits;
 use relay_model::store::DatabaseUrl;
 
+pub use jwks_url::{JwksUrl, JwksUrlError};
 pub use keys::{Key, MIN_SECRET_BYTES};
 pub use origin::Origin;
 pub use problem::{Assignment, ConfigurationError, Problem};
@@ -45,6 +47,14 @@ pub struct Settings {
     pub hs256_secret: Option<Secret>,
     /// The file of the signing secret if `hs256_secret` is not set.
     pub secret_file: PathBuf,
+    /// A file of public keys that user tokens are signed with.
+    pub jwks_file: Option<PathBuf>,
+    /// Where public keys that user tokens are signed with are published.
+    pub jwks_url: Option<JwksUrl>,
+    /// The only `iss` that a user token may have.
+    pub issuer: Option<String>,
+    /// What the `aud` of a user token must contain.
+    pub audience: Option<String>,
     /// The form of the log.
     pub log_format: LogFormat,
     /// What is logged.
@@ -62,6 +72,10 @@ impl Default for Settings {
             database: DatabaseUrl::Sqlite(data.join("relay.db")),
             hs256_secret: None,
             secret_file: data.join("signing-secret"),
+            jwks_file: None,
+            jwks_url: None,
+            issuer: None,
+            audience: None,
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
             limits: Limits::default(),
@@ -146,6 +160,20 @@ impl Configuration {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
 
+    /// The shared secret that user tokens may be signed with; `None` if only public keys are
+    /// configured: a secret that nobody asked for would be one more way in.
+    pub fn signing_secret(&self) -> Option<SigningSecretSource<'_>> {
+        let settings = &self.settings;
+        if let Some(secret) = &settings.hs256_secret {
+            return Some(SigningSecretSource::Configured(secret));
+        }
+        let public_keys = settings.jwks_file.is_some() || settings.jwks_url.is_some();
+        if public_keys && self.origin("auth.secret_file") == Origin::Default {
+            return None;
+        }
+        Some(SigningSecretSource::File(&settings.secret_file))
+    }
+
     fn apply(&mut self, entry: Entry) -> Result<(), Problem> {
         let Entry {
             key: path,
@@ -181,6 +209,15 @@ impl Configuration {
             }),
         }
     }
+}
+
+/// Where the shared secret of user tokens is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SigningSecretSource<'a> {
+    /// In the configuration.
+    Configured(&'a Secret),
+    /// In a file, which `relay serve` makes.
+    File(&'a Path),
 }
 
 #[cfg(test)]
@@ -371,9 +408,43 @@ mod tests {
                 ("rpc.records_per_phone", "11"),
             ],
             [("database.queue", "16"), ("database.pool", "17")],
+            [
+                ("auth.jwks_min_interval", "2s"),
+                ("auth.jwks_refresh_interval", "1s"),
+            ],
+            [
+                ("auth.jwks_file", "keys.json"),
+                ("auth.jwks_url", "https://login.example/keys"),
+            ],
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");
         }
+    }
+
+    /// HTTP-4, OP-2: with public keys alone there is no shared secret, unless one is asked for.
+    #[test]
+    fn public_keys_replace_the_default_secret() {
+        let file = |read: &Configuration| match read.signing_secret() {
+            Some(SigningSecretSource::File(path)) => Some(path.to_owned()),
+            _ => None,
+        };
+        let default = Configuration::default();
+        assert_eq!(file(&default), Some(default.settings.secret_file.clone()));
+        let jwks = ("auth.jwks_url", "https://login.example/keys");
+        assert_eq!(with_flags(&[jwks]).unwrap().signing_secret(), None);
+        assert_eq!(
+            with_flags(&[("auth.jwks_file", "k")])
+                .unwrap()
+                .signing_secret(),
+            None
+        );
+        let both = with_flags(&[jwks, ("auth.secret_file", "s")]).unwrap();
+        assert_eq!(file(&both), Some(PathBuf::from("s")));
+        let secret = ("auth.hs256_secret", "0123456789abcdef0123456789abcdef");
+        assert!(matches!(
+            with_flags(&[jwks, secret]).unwrap().signing_secret(),
+            Some(SigningSecretSource::Configured(_))
+        ));
     }
 
     /// OP-2: every limit can be set, by its section and name, to both ends of its range.
