@@ -277,6 +277,10 @@ limits! {
     presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1);
     /// How long the database remembers an instance after its lease ended (PR-6).
     presence.instance_retention => instance_retention, INSTANCE_RETENTION: Duration = hours(24 * 7), hours(1)..=hours(24 * 90);
+    /// How long the database keeps what became of each device's presence (PR-6).
+    presence.history_retention => history_retention, HISTORY_RETENTION: Duration = hours(24 * 30), hours(1)..=hours(24 * 366);
+    /// How often older presence history is dropped (PR-6).
+    presence.history_purge_interval => history_purge_interval, HISTORY_PURGE_INTERVAL: Duration = hours(1), millis(50)..=hours(24);
     /// How often at most a device's heartbeat reaches the database (KA-1).
     presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10);
 

@@ -7,14 +7,15 @@ mod tables;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
+use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
-    Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, HeartbeatWrite,
-    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
-    StoreFuture,
+    ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
+    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
+    RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
+pub use tables::PresenceChange;
 use tables::Tables;
 
 /// How often each method was called, failed calls included.
@@ -26,6 +27,8 @@ pub struct CallCounts {
     pub registrations: u64,
     /// Calls of `devices`.
     pub devices: u64,
+    /// Calls of `change_device`.
+    pub change_device: u64,
     /// Calls of `write_presence`.
     pub write_presence: u64,
     /// Changes in those calls.
@@ -40,6 +43,14 @@ pub struct CallCounts {
     pub sweep_lost: u64,
     /// Calls of `release_instance`.
     pub release_instance: u64,
+    /// Calls of `purge_presence_history`.
+    pub purge_presence_history: u64,
+    /// Calls of `create_api_key` and `revoke_api_key`.
+    pub api_key_writes: u64,
+    /// Calls of `api_keys` and `api_key`.
+    pub api_key_reads: u64,
+    /// Calls of `ended_api_keys`.
+    pub ended_api_keys: u64,
     /// Calls of `protocol_floor`.
     pub protocol_floor: u64,
     /// Calls of `check`.
@@ -112,6 +123,13 @@ impl MemoryStore {
             .map(|device| device.row.clone())
     }
 
+    /// The device's presence history, oldest first, whoever it belongs to.
+    pub fn history(&self, device: DeviceId) -> Vec<PresenceChange> {
+        let shared = self.lock();
+        let history = shared.tables.history.iter().copied();
+        history.filter(|change| change.device == device).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         // A test that panicked while it held the lock has failed already.
         self.shared.lock().unwrap()
@@ -121,6 +139,14 @@ impl MemoryStore {
         &self,
         count: impl FnOnce(&mut CallCounts) + Send + 'static,
         query: impl FnOnce(&mut Tables) -> T + Send + 'static,
+    ) -> StoreFuture<T> {
+        self.try_call(count, |tables| Ok(query(tables)))
+    }
+
+    fn try_call<T: Send + 'static>(
+        &self,
+        count: impl FnOnce(&mut CallCounts) + Send + 'static,
+        query: impl FnOnce(&mut Tables) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<T> {
         let store = self.clone();
         Box::pin(async move {
@@ -136,7 +162,7 @@ impl MemoryStore {
             if shared.failing {
                 return Err(StoreError::Unavailable("switched off".to_owned()));
             }
-            Ok(query(&mut shared.tables))
+            query(&mut shared.tables)
         })
     }
 }
@@ -193,6 +219,19 @@ impl DeviceStore for MemoryStore {
         )
     }
 
+    fn change_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ChangedDevice>> {
+        self.call(
+            |counts| counts.change_device += 1,
+            move |tables| tables.change_device(account, device, change, now),
+        )
+    }
+
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
         let changes = writes.len() as u64;
         self.call(
@@ -238,6 +277,53 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.release_instance += 1,
             move |tables| tables.release_instance(instance, now),
+        )
+    }
+
+    fn purge_presence_history(&self, before: Timestamp) -> StoreFuture<usize> {
+        self.call(
+            |counts| counts.purge_presence_history += 1,
+            move |tables| tables.purge_presence_history(before),
+        )
+    }
+
+    fn create_api_key(&self, key: NewApiKey) -> StoreFuture<()> {
+        self.try_call(
+            |counts| counts.api_key_writes += 1,
+            move |tables| tables.create_api_key(key),
+        )
+    }
+
+    fn api_keys(&self, account: AccountId) -> StoreFuture<Vec<ApiKeyRow>> {
+        self.call(
+            |counts| counts.api_key_reads += 1,
+            move |tables| tables.list_api_keys(account),
+        )
+    }
+
+    fn api_key(&self, id: ApiKeyId) -> StoreFuture<Option<StoredApiKey>> {
+        self.call(
+            |counts| counts.api_key_reads += 1,
+            move |tables| tables.find_api_key(id),
+        )
+    }
+
+    fn revoke_api_key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+        now: Timestamp,
+    ) -> StoreFuture<bool> {
+        self.call(
+            |counts| counts.api_key_writes += 1,
+            move |tables| tables.revoke_api_key(account, id, now),
+        )
+    }
+
+    fn ended_api_keys(&self, ids: Vec<ApiKeyId>, now: Timestamp) -> StoreFuture<Vec<ApiKeyId>> {
+        self.call(
+            |counts| counts.ended_api_keys += 1,
+            move |tables| tables.ended_api_keys(ids, now),
         )
     }
 

@@ -161,7 +161,7 @@ async fn with_phone(store: &dyn DeviceStore) -> DeviceRow {
 
 fn registered(outcome: RegistrationOutcome) -> DeviceRow {
     match outcome {
-        RegistrationOutcome::Registered(row) => *row,
+        RegistrationOutcome::Registered(changed) => changed.row,
         refused => panic!("not registered: {refused:?}"),
     }
 }
@@ -427,8 +427,12 @@ pub async fn first_registrations_that_race_end_well(subject: &dyn Subject) {
             .register_desktop(THEIRS, device, desktop("Theirs"), at(0));
         let (ours, theirs) = tokio::join!(ours, theirs);
         let (owner, row) = match (ours.unwrap(), theirs.unwrap()) {
-            (RegistrationOutcome::Registered(row), RegistrationOutcome::Foreign) => (OURS, row),
-            (RegistrationOutcome::Foreign, RegistrationOutcome::Registered(row)) => (THEIRS, row),
+            (RegistrationOutcome::Registered(made), RegistrationOutcome::Foreign) => {
+                (OURS, made.row)
+            }
+            (RegistrationOutcome::Foreign, RegistrationOutcome::Registered(made)) => {
+                (THEIRS, made.row)
+            }
             others => panic!("{others:?}"),
         };
         assert!(

@@ -176,6 +176,23 @@ impl StoreActor {
         });
     }
 
+    /// Drops the presence history that is too old to keep (PR-6).
+    fn purge_history(&self) {
+        if self.released {
+            return;
+        }
+        let now = self.core.environment.now();
+        let before = now.minus(self.core.limits.history_retention);
+        let purge = self.call(move |store| store.purge_presence_history(before));
+        actix_rt::spawn(async move {
+            match purge.await {
+                Ok(0) => {}
+                Ok(changes) => tracing::debug!(changes, "dropped old presence history"),
+                Err(error) => tracing::warn!(%error, "could not drop old presence history"),
+            }
+        });
+    }
+
     fn write_heartbeats(&mut self) {
         if !self.heartbeats.is_empty() {
             let heartbeats = std::mem::take(&mut self.heartbeats).into_values().collect();
@@ -219,8 +236,12 @@ impl Actor for StoreActor {
         ctx.set_mailbox_capacity(0);
         let limits = &self.core.limits;
         self.sweep();
+        self.purge_history();
         ctx.run_interval(limits.instance_renewal, |actor, _| actor.renew_lease());
         ctx.run_interval(limits.presence_sweep_interval, |actor, _| actor.sweep());
+        ctx.run_interval(limits.history_purge_interval, |actor, _| {
+            actor.purge_history()
+        });
         ctx.run_interval(limits.heartbeat_interval, |actor, _| {
             actor.write_heartbeats()
         });

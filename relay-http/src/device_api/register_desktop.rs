@@ -81,7 +81,8 @@ pub(super) async fn register(
         .register_desktop(caller.account, caller.device, registration)
         .await?;
     match outcome {
-        RegistrationOutcome::Registered(row) => {
+        RegistrationOutcome::Registered(changed) => {
+            let row = changed.row;
             Ok(HttpResponse::Created().json(RegisteredDesktop {
                 device_id: row.id,
                 status: row.status,

@@ -71,14 +71,17 @@ pub(super) async fn register(
         .register_phone(caller.account, caller.device, registration)
         .await?;
     match outcome {
-        RegistrationOutcome::Registered(row) => Ok(HttpResponse::Created().json(RegisteredPhone {
-            device_id: row.id,
-            device_name: row.device_name,
-            device_type: row.device_type,
-            platform: row.platform,
-            app_version: row.app_version,
-            is_connected: row.status == DeviceStatus::Online,
-        })),
+        RegistrationOutcome::Registered(changed) => {
+            let row = changed.row;
+            Ok(HttpResponse::Created().json(RegisteredPhone {
+                device_id: row.id,
+                device_name: row.device_name,
+                device_type: row.device_type,
+                platform: row.platform,
+                app_version: row.app_version,
+                is_connected: row.status == DeviceStatus::Online,
+            }))
+        }
         RegistrationOutcome::Foreign => Err(Refusal::DeviceOwnershipFailed),
         RegistrationOutcome::Forgotten => Err(Refusal::DesktopForgotten),
         RegistrationOutcome::TypeMismatch => Err(Refusal::DeviceTypeMismatch),

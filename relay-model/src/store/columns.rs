@@ -44,7 +44,7 @@ macro_rules! stored_id {
         }
     )+};
 }
-stored_id!(AccountId, DeviceId, RelayInstanceId);
+stored_id!(AccountId, ApiKeyId, DeviceId, RelayInstanceId);
 
 impl ToSql<Uuid, Sqlite> for StoredUuid {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Sqlite>) -> serialize::Result {
@@ -127,6 +127,7 @@ words! { DeviceStatus, "device status":
 }
 words! { OfflineReason, "offline reason":
     ReconnectTimeout = "reconnect_timeout", Disconnected = "disconnected",
+    Hidden = "hidden", Unlinked = "unlinked", SignedOut = "signed_out",
     RelayStopped = "relay_stopped", RelayLost = "relay_lost"
 }
 
@@ -138,12 +139,22 @@ mod tests {
     #[test]
     fn words_are_spelled_as_in_json() {
         use DeviceStatus::{Offline, Online, Reconnecting};
-        use OfflineReason::{Disconnected, ReconnectTimeout, RelayLost, RelayStopped};
+        use OfflineReason::{
+            Disconnected, Hidden, ReconnectTimeout, RelayLost, RelayStopped, SignedOut, Unlinked,
+        };
 
         for status in [Online, Reconnecting, Offline] {
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
-        for reason in [ReconnectTimeout, Disconnected, RelayStopped, RelayLost] {
+        for reason in [
+            ReconnectTimeout,
+            Disconnected,
+            Hidden,
+            Unlinked,
+            SignedOut,
+            RelayStopped,
+            RelayLost,
+        ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
         for device_type in [DeviceType::Desktop, DeviceType::Mobile] {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use super::pool::{OpenError, Pool};
 use super::{
-    Asker, DatabaseUrl, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStore, HeartbeatWrite,
-    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
-    StoreFuture, devices, instances, migrations, presence, registration, registration_facts,
+    ApiKeyRow, Asker, ChangedDevice, DatabaseUrl, DesktopRegistration, DeviceChange, DeviceFilter,
+    DeviceRow, DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey, api_keys,
+    changes, devices, instances, migrations, presence, presence_history, registration,
+    registration_facts,
 };
-use crate::ids::{AccountId, DeviceId, RelayInstanceId};
+use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
@@ -130,12 +132,22 @@ impl DeviceStore for DieselStore {
         self.read(move |pool| devices::list(pool, asker, account, filter))
     }
 
+    fn change_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ChangedDevice>> {
+        self.write(move |pool| changes::change(pool, account, device, change, now))
+    }
+
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
-        self.write(move |pool| presence::write_changes(pool, &writes))
+        self.write(move |pool| presence::write_changes(pool, writes))
     }
 
     fn write_heartbeats(&self, writes: Vec<HeartbeatWrite>) -> StoreFuture<()> {
-        self.write(move |pool| presence::write_heartbeats(pool, &writes))
+        self.write(move |pool| presence::write_heartbeats(pool, writes))
     }
 
     fn renew_instance(
@@ -154,6 +166,46 @@ impl DeviceStore for DieselStore {
 
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
         self.write(move |pool| instances::release(pool, instance, now))
+    }
+
+    fn purge_presence_history(&self, before: Timestamp) -> StoreFuture<usize> {
+        let store = self.clone();
+        Box::pin(async move {
+            let mut purged = 0;
+            loop {
+                let some = store.write(move |pool| presence_history::purge_some(pool, before));
+                let (dropped, more) = some.await?;
+                purged += dropped;
+                if !more {
+                    return Ok(purged);
+                }
+            }
+        })
+    }
+
+    fn create_api_key(&self, key: NewApiKey) -> StoreFuture<()> {
+        self.write(move |pool| api_keys::create(pool, &key))
+    }
+
+    fn api_keys(&self, account: AccountId) -> StoreFuture<Vec<ApiKeyRow>> {
+        self.read(move |pool| api_keys::list(pool, account))
+    }
+
+    fn api_key(&self, id: ApiKeyId) -> StoreFuture<Option<StoredApiKey>> {
+        self.read(move |pool| api_keys::find(pool, id))
+    }
+
+    fn revoke_api_key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+        now: Timestamp,
+    ) -> StoreFuture<bool> {
+        self.write(move |pool| api_keys::revoke(pool, account, id, now))
+    }
+
+    fn ended_api_keys(&self, ids: Vec<ApiKeyId>, now: Timestamp) -> StoreFuture<Vec<ApiKeyId>> {
+        self.read(move |pool| api_keys::ended(pool, ids, now))
     }
 
     fn protocol_floor(&self) -> StoreFuture<u32> {

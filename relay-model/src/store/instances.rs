@@ -9,6 +9,7 @@ use diesel::upsert::excluded;
 
 use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, transaction};
+use super::presence_history::{PresenceChange, keep_history};
 use super::schema::{devices, relay_instances};
 use super::{DeviceStatus, OfflineReason, StoreError};
 use crate::ids::RelayInstanceId;
@@ -29,6 +30,35 @@ fn held_by(instance: StoredUuid) -> _ {
     devices::table
         .filter(devices::instance.eq(instance))
         .filter(connected)
+}
+
+/// What the history keeps of a row that is marked.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = devices)]
+struct MarkedColumns {
+    account: StoredUuid,
+    id: StoredUuid,
+    // A connected row always has one; the table checks it.
+    #[diesel(select_expression = devices::generation.assume_not_null())]
+    generation: i64,
+}
+
+fn marks_of(
+    instance: StoredUuid,
+    rows: &[MarkedColumns],
+    reason: OfflineReason,
+    at: StoredMoment,
+) -> Vec<PresenceChange> {
+    let mark = |row: &MarkedColumns| PresenceChange {
+        account: row.account,
+        device: row.id,
+        at,
+        instance,
+        generation: row.generation,
+        status: DeviceStatus::Offline,
+        reason: Some(reason),
+    };
+    rows.iter().map(mark).collect()
 }
 
 /// Makes or renews the instance's row. One that was released stays so.
@@ -89,6 +119,20 @@ pub(super) fn sweep_lost(
             .load(connection)?;
         let mut marked = 0;
         for (instance, renewed_at) in dead {
+            // One that renews in this moment waits for the end of the sweep, or is found alive.
+            if renewed_at.is_some() {
+                let still_dead = diesel::update(relay_instances::table.find(instance))
+                    .filter(
+                        relay_instances::draining
+                            .eq(true)
+                            .or(relay_instances::lease_until.lt(StoredMoment(now))),
+                    )
+                    .set(relay_instances::draining.eq(relay_instances::draining))
+                    .execute(connection)?;
+                if still_dead == 0 {
+                    continue;
+                }
+            }
             let renewed_at = renewed_at.unwrap_or(LONG_AGO);
             // As `PresenceColumns::last_known` says.
             let last_known = case_when(
@@ -102,14 +146,18 @@ pub(super) fn sweep_lost(
                 devices::status_at.nullable(),
             )
             .otherwise(renewed_at);
-            marked += diesel::update(held_by(instance))
+            let lost: Vec<MarkedColumns> = diesel::update(held_by(instance))
                 .set((
                     devices::status.eq(DeviceStatus::Offline),
                     devices::offline_reason.eq(OfflineReason::RelayLost),
                     devices::status_at.eq(StoredMoment(now)),
                     devices::last_seen.eq(last_known),
                 ))
-                .execute(connection)?;
+                .returning(MarkedColumns::as_returning())
+                .load(connection)?;
+            marked += lost.len();
+            let changes = marks_of(instance, &lost, OfflineReason::RelayLost, StoredMoment(now));
+            keep_history!(connection, changes);
         }
         // No connected row names a lapsed relay any more, and others do not need it.
         diesel::delete(relay_instances::table)
@@ -129,14 +177,17 @@ pub(super) fn release(
     let instance = StoredUuid::from(instance);
     let now = StoredMoment(now);
     transaction!(pool, |connection| -> Result<(), StoreError> {
-        diesel::update(held_by(instance))
+        let stopped: Vec<MarkedColumns> = diesel::update(held_by(instance))
             .set((
                 devices::status.eq(DeviceStatus::Offline),
                 devices::offline_reason.eq(OfflineReason::RelayStopped),
                 devices::status_at.eq(now),
                 devices::last_seen.eq(now),
             ))
-            .execute(connection)?;
+            .returning(MarkedColumns::as_returning())
+            .load(connection)?;
+        let changes = marks_of(instance, &stopped, OfflineReason::RelayStopped, now);
+        keep_history!(connection, changes);
         diesel::insert_into(relay_instances::table)
             .values((
                 relay_instances::id.eq(instance),

@@ -45,8 +45,11 @@ fn into_store_error(error: MigrationError) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use diesel::connection::SimpleConnection;
+    use diesel::migration::{Migration, MigrationSource};
     use diesel::prelude::*;
-    use diesel::sql_types::Text;
+    use diesel::sql_types::{Nullable, Text};
+    use diesel::sqlite::Sqlite;
 
     use super::*;
     use crate::store::diesel_store::tests::Fixture;
@@ -83,12 +86,76 @@ mod tests {
         assert_eq!(objects(&mut shell), up);
     }
 
+    #[derive(QueryableByName, PartialEq, Debug)]
+    struct Row {
+        #[diesel(sql_type = Text)]
+        device_name: String,
+        #[diesel(sql_type = Nullable<Text>)]
+        offline_reason: Option<String>,
+    }
+
+    fn rows(shell: &mut SqliteConnection) -> Vec<(String, Option<String>)> {
+        let rows: Vec<Row> = diesel::sql_query(
+            "SELECT device_name, offline_reason FROM devices ORDER BY device_name",
+        )
+        .load(shell)
+        .unwrap();
+        let columns = |row: Row| (row.device_name, row.offline_reason);
+        rows.into_iter().map(columns).collect()
+    }
+
+    fn insert(shell: &mut SqliteConnection, number: u8, reason: &str) -> QueryResult<()> {
+        shell.batch_execute(&format!(
+            "INSERT INTO devices VALUES (
+                 x'{number:032x}', zeroblob(16), 'desktop', 'Desk {number}', 'linux', NULL, '1',
+                 '{{}}', 1, NULL, 'offline', '{reason}', NULL, NULL, 1, NULL, NULL, '/home', 1, 2
+             )"
+        ))
+    }
+
+    /// Devices outlive the table that they were in; going back, a reason that the former table has
+    /// no word for is dropped.
+    #[test]
+    fn devices_move_to_the_table_made_anew() {
+        let fixture = Fixture::new();
+        let mut shell = fixture.shell();
+        shell.run_next_migration(SQLITE_MIGRATIONS).unwrap();
+        let first = objects(&mut shell);
+        insert(&mut shell, 1, "disconnected").unwrap();
+        insert(&mut shell, 2, "hidden").unwrap_err();
+        shell.run_next_migration(SQLITE_MIGRATIONS).unwrap();
+        insert(&mut shell, 2, "hidden").unwrap();
+        insert(&mut shell, 3, "bored").unwrap_err();
+        let reason = |word: &str| Some(word.to_owned());
+        let expected = [
+            ("Desk 1".to_owned(), reason("disconnected")),
+            ("Desk 2".to_owned(), reason("hidden")),
+        ];
+        assert_eq!(rows(&mut shell), expected);
+        shell.revert_last_migration(SQLITE_MIGRATIONS).unwrap();
+        let [one, (two, _)] = expected;
+        assert_eq!(rows(&mut shell), [one, (two, None)]);
+        let reverted: Vec<(String, String)> = objects(&mut shell)
+            .into_iter()
+            .map(|object| (object.name, object.sql.replace('"', "")))
+            .collect();
+        let first: Vec<(String, String)> = first
+            .into_iter()
+            .map(|object| (object.name, object.sql))
+            .collect();
+        assert_eq!(reverted, first);
+    }
+
     /// A database that was not migrated says so: in what is pending, and in being unready (OP-8).
     #[tokio::test]
     async fn pending_steps_are_named_until_they_are_applied() {
         let fixture = Fixture::new();
         let pending = fixture.store.pending_migrations().await.unwrap();
-        assert_eq!(pending, ["2026-10-05-080000_devices"]);
+        let steps = [
+            "2026-10-05-080000_devices",
+            "2026-11-30-080000_history_and_keys",
+        ];
+        assert_eq!(pending, steps);
         let unready = fixture.store.check().await;
         assert!(matches!(unready, Err(StoreError::Failed(_))), "{unready:?}");
 
@@ -108,7 +175,8 @@ mod tests {
                 .collect();
             starts.into_iter().map(|start| start.join().unwrap()).sum()
         });
-        assert_eq!(applied, 1);
+        let steps: Vec<Box<dyn Migration<Sqlite>>> = SQLITE_MIGRATIONS.migrations().unwrap();
+        assert_eq!(applied, steps.len());
     }
 
     async fn open_and_migrate(fixture: &Fixture) -> usize {

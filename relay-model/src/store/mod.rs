@@ -4,6 +4,8 @@
 //! Every query that names a device also names the account that asks; a foreign device is told apart
 //! from an unknown one only where a rule wants it, and then by yes or no alone.
 
+mod api_keys;
+mod changes;
 mod columns;
 mod devices;
 mod diesel_store;
@@ -12,8 +14,10 @@ mod instances;
 mod migrations;
 mod pool;
 mod presence;
+mod presence_history;
 mod registration;
 mod registration_facts;
+mod row_lock;
 mod schema;
 mod url;
 
@@ -24,11 +28,12 @@ use diesel::deserialize::FromSqlRow;
 use diesel::expression::AsExpression;
 use serde::Serialize;
 
+pub use api_keys::{ApiKeyRow, NewApiKey, StoredApiKey};
 pub use diesel_store::DieselStore;
 pub use pool::OpenError;
 pub use url::{DatabaseUrl, DatabaseUrlError};
 
-use crate::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use crate::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
 
 /// What a call to the store returns: it runs where the caller polls it.
@@ -83,6 +88,12 @@ pub enum OfflineReason {
     ReconnectTimeout,
     /// A phone closed its connection, or lost it.
     Disconnected,
+    /// Its user hid the desktop (EV-5, PR-4).
+    Hidden,
+    /// Its user forgot the device (PR-4).
+    Unlinked,
+    /// Its user signed out on it (SES-2).
+    SignedOut,
     /// The relay stopped while the device was connected.
     RelayStopped,
     /// The relay that held the device died without a word (PR-6).
@@ -171,14 +182,34 @@ pub struct PhoneRegistration {
 /// What came of an HTTP registration.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RegistrationOutcome {
-    /// The row as it stands.
-    Registered(Box<DeviceRow>),
+    /// The row was made or updated.
+    Registered(Box<ChangedDevice>),
     /// The id belongs to another account (HTTP-1); nothing changed.
     Foreign,
     /// The device was forgotten and did not ask to rejoin; nothing changed.
     Forgotten,
     /// The row is of the other type; nothing changed.
     TypeMismatch,
+}
+
+/// A row that was changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedDevice {
+    /// The row as it stands.
+    pub row: DeviceRow,
+    /// Whether it was admitted to the relay before the call; of a new row, whether it is.
+    pub was_eligible: bool,
+}
+
+/// What to change of a device; `None` keeps what the row has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceChange {
+    /// Trimmed, 1 to 255 characters (HTTP-3).
+    pub device_name: Option<String>,
+    /// Whether a desktop is admitted to the relay (EV-5); of a phone it is not changed.
+    pub relay_eligible: Option<bool>,
+    /// The directory that the desktop works in.
+    pub project_directory: Option<String>,
 }
 
 /// A device as `GET /api/devices` shows it.
@@ -304,7 +335,17 @@ pub trait DeviceStore: Send + Sync + 'static {
         filter: DeviceFilter,
     ) -> StoreFuture<Vec<DeviceRow>>;
 
-    /// Stores presence changes, all or none.
+    /// Changes a device's row and its `updated_at`. `None` if it is unknown, of another account or
+    /// forgotten.
+    fn change_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ChangedDevice>>;
+
+    /// Stores presence changes, all or none, and keeps those that took effect in the history (PR-6).
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()>;
 
     /// Stores heartbeats, all or none; a heartbeat also counts as "seen".
@@ -327,6 +368,26 @@ pub trait DeviceStore: Send + Sync + 'static {
     /// Marks every row that this instance holds as offline (`relay_stopped`) and ends its lease, in
     /// one transaction.
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()>;
+
+    /// Drops the presence history before `before` and returns how many changes that were (PR-6).
+    fn purge_presence_history(&self, before: Timestamp) -> StoreFuture<usize>;
+
+    /// Keeps an API key (HTTP-4). Its id must be of no other key.
+    fn create_api_key(&self, key: NewApiKey) -> StoreFuture<()>;
+
+    /// The account's API keys, oldest first, ended ones included.
+    fn api_keys(&self, account: AccountId) -> StoreFuture<Vec<ApiKeyRow>>;
+
+    /// The API key of this id, ended or not: for whoever presents its secret.
+    fn api_key(&self, id: ApiKeyId) -> StoreFuture<Option<StoredApiKey>>;
+
+    /// Ends an API key; revoking it again keeps the first time. False if it is unknown or of another
+    /// account.
+    fn revoke_api_key(&self, account: AccountId, id: ApiKeyId, now: Timestamp)
+    -> StoreFuture<bool>;
+
+    /// Which of these API keys are revoked, expired at `now`, or gone.
+    fn ended_api_keys(&self, ids: Vec<ApiKeyId>, now: Timestamp) -> StoreFuture<Vec<ApiKeyId>>;
 
     /// The protocol floor (REG-9).
     fn protocol_floor(&self) -> StoreFuture<u32>;

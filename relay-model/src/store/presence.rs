@@ -6,6 +6,7 @@ use diesel::prelude::*;
 
 use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, transaction};
+use super::presence_history::{PresenceChange, keep_history};
 use super::schema::devices;
 use super::{DeviceStatus, HeartbeatWrite, OfflineReason, PresenceWrite, StoreError};
 
@@ -16,11 +17,14 @@ macro_rules! later {
     };
 }
 
-/// Writes the changes in order, all or none. A device that is unknown or of another account is
-/// passed over.
-pub(super) fn write_changes(pool: &Pool, writes: &[PresenceWrite]) -> Result<(), StoreError> {
+/// Writes the changes of each device in order, all or none, and keeps those that took effect in the
+/// history. A device that is unknown or of another account is passed over.
+pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Result<(), StoreError> {
+    // Two relays that lock rows in one order never wait for each other in a circle.
+    writes.sort_by_key(|write| write.device);
     transaction!(pool, |connection| -> Result<(), StoreError> {
-        for write in writes {
+        let mut effective: Vec<PresenceChange> = Vec::new();
+        for write in &writes {
             let row = devices::table
                 .find(StoredUuid::from(write.device))
                 .filter(devices::account.eq(StoredUuid::from(write.account)));
@@ -28,7 +32,10 @@ pub(super) fn write_changes(pool: &Pool, writes: &[PresenceWrite]) -> Result<(),
             // Kept bit for bit: generations are compared for equality only.
             let generation = write.generation.get().cast_signed();
             let at = StoredMoment(write.at);
-            if write.status == DeviceStatus::Online {
+            let reason = write
+                .reason
+                .filter(|_| write.status == DeviceStatus::Offline);
+            let changed = if write.status == DeviceStatus::Online {
                 let marked_by_another = devices::offline_reason
                     .eq(OfflineReason::RelayStopped)
                     .and(devices::instance.ne(instance));
@@ -48,11 +55,8 @@ pub(super) fn write_changes(pool: &Pool, writes: &[PresenceWrite]) -> Result<(),
                         devices::status_at.eq(at),
                         devices::last_seen.eq(later!(devices::last_seen, at)),
                     ))
-                    .execute(connection)?;
+                    .execute(connection)?
             } else {
-                let reason = write
-                    .reason
-                    .filter(|_| write.status == DeviceStatus::Offline);
                 diesel::update(row)
                     .filter(devices::instance.eq(instance))
                     .filter(devices::generation.eq(generation))
@@ -73,17 +77,33 @@ pub(super) fn write_changes(pool: &Pool, writes: &[PresenceWrite]) -> Result<(),
                         )
                         .otherwise(later!(devices::last_seen, at))),
                     ))
-                    .execute(connection)?;
+                    .execute(connection)?
+            };
+            if changed > 0 {
+                effective.push(PresenceChange {
+                    account: write.account.into(),
+                    device: write.device.into(),
+                    at,
+                    instance,
+                    generation,
+                    status: write.status,
+                    reason,
+                });
             }
         }
+        keep_history!(connection, effective);
         Ok(())
     })
 }
 
 /// Writes the heartbeats, all or none. An older one than the row has changes nothing.
-pub(super) fn write_heartbeats(pool: &Pool, writes: &[HeartbeatWrite]) -> Result<(), StoreError> {
+pub(super) fn write_heartbeats(
+    pool: &Pool,
+    mut writes: Vec<HeartbeatWrite>,
+) -> Result<(), StoreError> {
+    writes.sort_by_key(|write| write.device);
     transaction!(pool, |connection| -> Result<(), StoreError> {
-        for write in writes {
+        for write in &writes {
             let at = StoredMoment(write.at);
             diesel::update(devices::table.find(StoredUuid::from(write.device)))
                 .filter(devices::account.eq(StoredUuid::from(write.account)))

@@ -6,10 +6,11 @@ use diesel::prelude::*;
 use super::columns::{StoredMoment, StoredUuid};
 use super::devices::{PresenceColumns, ShownColumns};
 use super::pool::{Pool, transaction};
+use super::row_lock::RowLock;
 use super::schema::devices;
 use super::{
-    DesktopRegistration, DeviceStatus, DeviceType, PhoneRegistration, RegistrationOutcome,
-    StoreError,
+    ChangedDevice, DesktopRegistration, DeviceStatus, DeviceType, PhoneRegistration,
+    RegistrationOutcome, StoreError,
 };
 use crate::ids::{AccountId, DeviceId};
 use crate::time::Timestamp;
@@ -112,24 +113,21 @@ pub(super) fn register(
                 .on_conflict(devices::id)
                 .do_nothing()
                 .execute(connection)?;
+            let mut was_eligible = None;
             if made == 0 {
-                let (owner, row_type, forgotten): (StoredUuid, DeviceType, bool) = devices::table
-                    .find(device)
-                    .select((
-                        devices::account,
-                        devices::device_type,
-                        devices::forgotten_at.is_not_null(),
-                    ))
-                    .first(connection)?;
-                if owner != account {
+                let before = connection.standing_for_update(device)?;
+                // A row is forgotten, never removed.
+                let before = before.ok_or(diesel::result::Error::NotFound)?;
+                if before.account != account {
                     return Ok(RegistrationOutcome::Foreign);
                 }
-                if row_type != device_type {
+                if before.device_type != device_type {
                     return Ok(RegistrationOutcome::TypeMismatch);
                 }
-                if forgotten && !rejoin {
+                if before.forgotten && !rejoin {
                     return Ok(RegistrationOutcome::Forgotten);
                 }
+                was_eligible = Some(before.relay_eligible);
                 diesel::update(devices::table.find(device))
                     .filter(devices::account.eq(account))
                     .set((
@@ -144,9 +142,11 @@ pub(super) fn register(
                 .filter(devices::account.eq(account))
                 .select((ShownColumns::as_select(), PresenceColumns::as_select()))
                 .first(connection)?;
-            Ok(RegistrationOutcome::Registered(Box::new(
-                shown.into_row(presence, None)?,
-            )))
+            let row = shown.into_row(presence, None)?;
+            Ok(RegistrationOutcome::Registered(Box::new(ChangedDevice {
+                was_eligible: was_eligible.unwrap_or(row.relay_eligible),
+                row,
+            })))
         }
     )
 }

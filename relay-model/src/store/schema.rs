@@ -79,6 +79,54 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use crate::store::columns::{Moment, Uuid};
+
+    /// Presence changes that took effect (PR-6).
+    presence_history (account, device, at, instance, generation, status) {
+        /// The device's owner.
+        account -> Uuid,
+        /// The device.
+        device -> Uuid,
+        /// When.
+        at -> Moment,
+        /// The relay that held it.
+        instance -> Uuid,
+        /// The generation of its connection, bit for bit.
+        generation -> BigInt,
+        /// What it became: [`DeviceStatus`](crate::store::DeviceStatus).
+        status -> Text,
+        /// Why: [`OfflineReason`](crate::store::OfflineReason).
+        reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Nullable, Text};
+    use crate::store::columns::{Moment, Uuid};
+
+    /// API keys (HTTP-4).
+    api_keys (id) {
+        /// The part of the key that is no secret.
+        id -> Uuid,
+        /// Its owner.
+        account -> Uuid,
+        /// What its owner calls it.
+        name -> Nullable<Text>,
+        /// [`Scopes`](crate::credentials::Scopes).
+        scopes -> Text,
+        /// SHA-256 of its secret.
+        secret_hash -> Binary,
+        /// When it was made.
+        created_at -> Moment,
+        /// When it ends by itself.
+        expires_at -> Nullable<Moment>,
+        /// When its owner ended it.
+        revoked_at -> Nullable<Moment>,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(devices, relay_instances, relay_policy);
 
 #[cfg(test)]
@@ -112,6 +160,8 @@ mod tests {
             ("devices", select_text(devices::table)),
             ("relay_instances", select_text(relay_instances::table)),
             ("relay_policy", select_text(relay_policy::table)),
+            ("presence_history", select_text(presence_history::table)),
+            ("api_keys", select_text(api_keys::table)),
         ];
         for (table, query) in described {
             let columns: Vec<Column> = diesel::sql_query(

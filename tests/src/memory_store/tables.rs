@@ -1,14 +1,16 @@
 //! What the store in memory holds and how each call changes it: the rules of the store once more,
 //! in plain Rust.
 
-use std::collections::BTreeMap;
+mod keys;
 
-use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use std::collections::{BTreeMap, BTreeSet};
+
+use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
 use relay_model::store::{
-    Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStanding, DeviceStatus, DeviceType,
-    HeartbeatWrite, OfflineReason, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, TargetFacts,
+    Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
+    DeviceStanding, DeviceStatus, DeviceType, HeartbeatWrite, OfflineReason, PhoneRegistration,
+    PresenceWrite, RegistrationFacts, RegistrationOutcome, StoredApiKey, TargetFacts,
 };
 use relay_model::time::Timestamp;
 
@@ -17,6 +19,8 @@ use relay_model::time::Timestamp;
 pub(super) struct Tables {
     pub(super) devices: BTreeMap<DeviceId, Device>,
     instances: BTreeMap<RelayInstanceId, Instance>,
+    pub(super) history: BTreeSet<PresenceChange>,
+    api_keys: BTreeMap<ApiKeyId, StoredApiKey>,
     pub(super) protocol_floor: u32,
 }
 
@@ -28,6 +32,25 @@ pub(super) struct Device {
     pub(super) forgotten: bool,
     holder: Option<(RelayInstanceId, ConnectionGeneration)>,
     status_at: Timestamp,
+}
+
+/// A presence change that took effect. Words instead of the enums, which have no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PresenceChange {
+    /// The device's owner.
+    pub account: AccountId,
+    /// The device.
+    pub device: DeviceId,
+    /// When.
+    pub at: Timestamp,
+    /// The relay that held it.
+    pub instance: RelayInstanceId,
+    /// The generation of its connection.
+    pub generation: ConnectionGeneration,
+    /// What it became.
+    pub status: &'static str,
+    /// Why, if it is offline and that is known.
+    pub reason: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +65,8 @@ impl Default for Tables {
         Self {
             devices: BTreeMap::new(),
             instances: BTreeMap::new(),
+            history: BTreeSet::new(),
+            api_keys: BTreeMap::new(),
             protocol_floor: DEFAULT_PROTOCOL_FLOOR,
         }
     }
@@ -102,10 +127,28 @@ impl Device {
         self.row.last_seen = self.row.last_seen.max(Some(at));
     }
 
-    fn change(&mut self, status: DeviceStatus, reason: Option<OfflineReason>, at: Timestamp) {
+    /// Changes the presence of a device that some relay holds, and keeps that in the history.
+    fn change(
+        &mut self,
+        status: DeviceStatus,
+        reason: Option<OfflineReason>,
+        at: Timestamp,
+        history: &mut BTreeSet<PresenceChange>,
+    ) {
         self.row.status = status;
         self.row.offline_reason = reason;
         self.status_at = at;
+        if let Some((instance, generation)) = self.holder {
+            history.insert(PresenceChange {
+                account: self.account,
+                device: self.row.id,
+                at,
+                instance,
+                generation,
+                status: status.as_str(),
+                reason: reason.map(OfflineReason::as_str),
+            });
+        }
     }
 
     fn takes_online(&self, write: &PresenceWrite) -> bool {
@@ -168,14 +211,18 @@ impl From<PhoneRegistration> for Registration {
     }
 }
 
-impl Tables {
-    /// The device, if it is this account's.
-    fn owned(&mut self, account: AccountId, device: DeviceId) -> Option<&mut Device> {
-        self.devices
-            .get_mut(&device)
-            .filter(|device| device.account == account)
-    }
+/// The device, if it is this account's.
+fn owned(
+    devices: &mut BTreeMap<DeviceId, Device>,
+    account: AccountId,
+    device: DeviceId,
+) -> Option<&mut Device> {
+    devices
+        .get_mut(&device)
+        .filter(|device| device.account == account)
+}
 
+impl Tables {
     pub(super) fn registration_facts(
         &self,
         asker: Asker,
@@ -213,6 +260,10 @@ impl Tables {
         said: Registration,
         now: Timestamp,
     ) -> RegistrationOutcome {
+        let mut was_eligible = self
+            .devices
+            .get(&id)
+            .map(|device| device.row.relay_eligible);
         let device = self.devices.entry(id).or_insert_with(|| Device {
             account,
             row: DeviceRow {
@@ -259,7 +310,39 @@ impl Tables {
             row.relay_eligible = eligible;
         }
         row.updated_at = now;
-        RegistrationOutcome::Registered(Box::new(row.clone()))
+        RegistrationOutcome::Registered(Box::new(ChangedDevice {
+            row: row.clone(),
+            was_eligible: *was_eligible.get_or_insert(row.relay_eligible),
+        }))
+    }
+
+    pub(super) fn change_device(
+        &mut self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> Option<ChangedDevice> {
+        let device = owned(&mut self.devices, account, device)?;
+        if device.forgotten {
+            return None;
+        }
+        let row = &mut device.row;
+        let was_eligible = row.relay_eligible;
+        if let Some(name) = change.device_name {
+            row.device_name = name;
+        }
+        if let (Some(eligible), DeviceType::Desktop) = (change.relay_eligible, row.device_type) {
+            row.relay_eligible = eligible;
+        }
+        if let Some(directory) = change.project_directory {
+            row.active_project_directory = Some(directory);
+        }
+        row.updated_at = now;
+        Some(ChangedDevice {
+            row: row.clone(),
+            was_eligible,
+        })
     }
 
     pub(super) fn list(
@@ -288,13 +371,16 @@ impl Tables {
 
     pub(super) fn write_presence(&mut self, writes: &[PresenceWrite]) {
         for write in writes {
-            let Some(device) = self.owned(write.account, write.device) else {
+            let Self {
+                devices, history, ..
+            } = self;
+            let Some(device) = owned(devices, write.account, write.device) else {
                 continue;
             };
             if write.status == DeviceStatus::Online {
                 if device.takes_online(write) {
-                    device.change(DeviceStatus::Online, None, write.at);
                     device.holder = Some((write.instance, write.generation));
+                    device.change(DeviceStatus::Online, None, write.at, history);
                     device.seen(write.at);
                 }
             } else if device.takes_other(write) {
@@ -305,14 +391,14 @@ impl Tables {
                     DeviceStatus::Offline => write.reason,
                     _ => None,
                 };
-                device.change(write.status, reason, write.at);
+                device.change(write.status, reason, write.at, history);
             }
         }
     }
 
     pub(super) fn write_heartbeats(&mut self, writes: &[HeartbeatWrite]) {
         for write in writes {
-            if let Some(device) = self.owned(write.account, write.device) {
+            if let Some(device) = owned(&mut self.devices, write.account, write.device) {
                 device.row.last_heartbeat = device.row.last_heartbeat.max(Some(write.at));
                 device.seen(write.at);
             }
@@ -343,7 +429,12 @@ impl Tables {
                 continue;
             }
             device.row.last_seen = Some(device.last_known(&self.instances));
-            device.change(DeviceStatus::Offline, Some(OfflineReason::RelayLost), now);
+            device.change(
+                DeviceStatus::Offline,
+                Some(OfflineReason::RelayLost),
+                now,
+                &mut self.history,
+            );
             marked += 1;
         }
         let forget_before = now.minus(INSTANCE_RETENTION);
@@ -360,6 +451,7 @@ impl Tables {
                     DeviceStatus::Offline,
                     Some(OfflineReason::RelayStopped),
                     now,
+                    &mut self.history,
                 );
                 device.row.last_seen = Some(now);
             }
@@ -371,5 +463,11 @@ impl Tables {
         });
         instance.draining = true;
         instance.lease_until = now;
+    }
+
+    pub(super) fn purge_presence_history(&mut self, before: Timestamp) -> usize {
+        let all = self.history.len();
+        self.history.retain(|change| change.at >= before);
+        all - self.history.len()
     }
 }
