@@ -1,6 +1,7 @@
 //! Who does what in the device relay: one folder an actor, typed messages between them, and pure
 //! state in modules of its own.
 
+mod api_keys;
 mod directory;
 pub mod environment;
 #[cfg(feature = "fault-hooks")]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::{Actor, Addr, Context, MailboxError};
 use bytes::Bytes;
+use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
@@ -36,6 +37,8 @@ use crate::store::{
 pub struct ConnectionOrigin {
     /// The account of its credentials.
     pub account: AccountId,
+    /// What they allow, and until when.
+    pub credentials: Credentials,
     /// `X-Client-Type`; `None` if missing or odd, which is refused at `register`.
     pub client_type: Option<DeviceType>,
     /// `X-Device-ID` as sent.
@@ -332,6 +335,6 @@ impl Core {
     }
 }
 
-fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {
+pub(crate) fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {
     Err(StoreError::Unavailable("the store is gone".to_owned()))
 }

@@ -15,9 +15,9 @@ use relay_model::websocket::handshake::{self, HandshakeError};
 use relay_model::wire::codes::ErrorCode;
 use serde::Serialize;
 
-use crate::authentication::CredentialsError;
+use crate::authentication::{AuthenticationError, CredentialsError};
 
-/// When a client should try again that found the database away: soon, and not in a loop.
+/// When a client should try again that found the database or the identity provider away: soon, and not in a loop.
 const RETRY_UNAVAILABLE: HeaderValue = HeaderValue::from_static("5");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -27,6 +27,12 @@ pub enum Refusal {
     /// TR-2, HTTP-4: no valid credentials.
     #[error(transparent)]
     Unauthorized(#[from] CredentialsError),
+    /// HTTP-4: the token cannot be judged, because the identity provider's keys were never read.
+    #[error("the relay could not read its identity provider's keys yet; try again later")]
+    KeysUnavailable,
+    /// HTTP-4, EV-2: the credentials are valid and do not allow this.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// Nothing is served under this path.
     #[error("nothing is served under this path")]
     NotFound,
@@ -78,6 +84,18 @@ pub enum Refusal {
     /// The device was forgotten; only its user can bring it back.
     #[error("the device was forgotten in its account; its user can let it rejoin")]
     DesktopForgotten,
+    /// HTTP-4: the account has no such API key.
+    #[error("the account has no API key with this id")]
+    NoSuchKey,
+    /// HTTP-4: the account has as many API keys as it may have.
+    #[error("the account has {limit} API keys already; delete one first")]
+    TooManyKeys {
+        /// What is allowed.
+        limit: usize,
+    },
+    /// The operating system gave no random numbers.
+    #[error("the relay could not make a key; try again later")]
+    NoRandomness,
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
@@ -88,6 +106,16 @@ impl From<StoreError> for Refusal {
         // Not a warning: clients repeat their calls, and the store's own rounds warn already.
         tracing::debug!(%error, "a request was refused: no database");
         Self::RelayUnavailable
+    }
+}
+
+impl From<AuthenticationError> for Refusal {
+    fn from(error: AuthenticationError) -> Self {
+        match error {
+            AuthenticationError::Refused(error) => error.into(),
+            AuthenticationError::NoPublicKeys => Self::KeysUnavailable,
+            AuthenticationError::Store(error) => error.into(),
+        }
     }
 }
 
@@ -109,7 +137,7 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoSuchKey => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -121,9 +149,12 @@ impl Refusal {
             | Self::InvalidPayload(_)
             | Self::InvalidDeviceId
             | Self::InvalidClientType { .. } => StatusCode::BAD_REQUEST,
-            Self::DeviceOwnershipFailed | Self::DeviceTypeMismatch => StatusCode::CONFLICT,
-            Self::DesktopForgotten => StatusCode::FORBIDDEN,
-            Self::RelayUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::DeviceOwnershipFailed | Self::DeviceTypeMismatch | Self::TooManyKeys { .. } => {
+                StatusCode::CONFLICT
+            }
+            Self::NoRandomness => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::DesktopForgotten | Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::RelayUnavailable | Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -131,7 +162,7 @@ impl Refusal {
     pub const fn error_type(&self) -> ErrorType {
         match self {
             Self::Unauthorized(_) => ErrorType::AuthRequired,
-            Self::NotFound => ErrorType::NotFound,
+            Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
             }
@@ -149,7 +180,12 @@ impl Refusal {
             Self::DeviceOwnershipFailed => ErrorType::Frame(ErrorCode::DeviceOwnershipFailed),
             Self::DeviceTypeMismatch => ErrorType::Frame(ErrorCode::DeviceTypeMismatch),
             Self::DesktopForgotten => ErrorType::Frame(ErrorCode::DesktopForgotten),
-            Self::RelayUnavailable => ErrorType::Frame(ErrorCode::RelayUnavailable),
+            Self::TooManyKeys { .. } => ErrorType::TooManyKeys,
+            Self::NoRandomness => ErrorType::ServerFault,
+            Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
+            Self::RelayUnavailable | Self::KeysUnavailable => {
+                ErrorType::Frame(ErrorCode::RelayUnavailable)
+            }
         }
     }
 
@@ -171,7 +207,7 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
-            Self::RelayUnavailable => vec![(RETRY_AFTER, RETRY_UNAVAILABLE)],
+            Self::RelayUnavailable | Self::KeysUnavailable => vec![(RETRY_AFTER, RETRY_UNAVAILABLE)],
             _ => Vec::new(),
         }
     }
@@ -236,6 +272,10 @@ pub enum ErrorType {
     RequestTimeout,
     /// The body could not be read.
     InvalidBody,
+    /// The account has as many API keys as it may have.
+    TooManyKeys,
+    /// A fault of the relay itself.
+    ServerFault,
     /// A code that error frames carry with the same meaning.
     Frame(ErrorCode),
 }
@@ -252,6 +292,8 @@ impl ErrorType {
             Self::BodyTooLarge => "bodyTooLarge",
             Self::RequestTimeout => "requestTimeout",
             Self::InvalidBody => "invalidBody",
+            Self::TooManyKeys => "tooManyKeys",
+            Self::ServerFault => "serverFault",
             Self::Frame(code) => code.code(),
         }
     }

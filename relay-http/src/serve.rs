@@ -15,8 +15,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::authentication::signing_secret::{self, SigningSecretError};
-use crate::authentication::{Authenticator, UserTokens};
-use crate::configuration::{Configuration, Origin, Secret, Settings};
+use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
+use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::server;
@@ -36,6 +36,9 @@ pub enum ServeError {
     /// The cryptographic library takes no such secret.
     #[error("the signing secret cannot be used: {0}")]
     UnusableSecret(String),
+    /// No public keys to check tokens with.
+    #[error("{0}")]
+    PublicKeys(#[from] PublicKeysError),
     /// The port cannot be listened on.
     #[error(
         "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
@@ -68,9 +71,11 @@ impl ServeError {
     pub const fn exit_status(&self) -> ExitStatus {
         match self {
             Self::SigningSecret(SigningSecretError::NoRandomness(_)) => ExitStatus::Internal,
-            Self::SigningSecret(_) | Self::UnusableSecret(_) | Self::Listen { .. } => {
-                ExitStatus::Usage
-            }
+            Self::PublicKeys(PublicKeysError::Tls(_)) => ExitStatus::Internal,
+            Self::SigningSecret(_)
+            | Self::UnusableSecret(_)
+            | Self::PublicKeys(_)
+            | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) => ExitStatus::Unavailable,
             Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
         }
@@ -105,18 +110,33 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let listener = server::bind(listen).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
 
-    let (secret, origin) = signing_secret(&configuration.settings)?;
+    let (secret, made) = signing_secret(configuration)?;
+    let public_keys = public_keys(&configuration.settings)?;
     let store = open_store(configuration).await?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
-    let tokens = UserTokens::new(&secret, limits.token_leeway)
-        .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
-    let authenticator = Authenticator::new(tokens, Arc::clone(&environment));
+    let tokens = UserTokens::new(
+        configuration.settings.claim_rules(),
+        secret.as_ref(),
+        public_keys,
+        Arc::clone(&environment),
+    )
+    .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
     let limits: Arc<Limits> = Arc::new(limits.clone());
-    let relay = Relay::start(Arc::clone(&limits), environment, Arc::new(store));
+    let relay = Relay::start(
+        Arc::clone(&limits),
+        Arc::clone(&environment),
+        Arc::new(store),
+    );
+    let authenticator = Authenticator::new(
+        tokens,
+        Arc::new(relay.clone()),
+        Arc::clone(&environment),
+    );
 
     let api = DeviceApi {
         relay: relay.clone(),
         authenticator: authenticator.clone(),
+        environment,
     };
     let acceptor = relay.clone();
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
@@ -136,7 +156,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
-    if let SecretOrigin::File { made } = origin {
+    if let Some(made) = made {
         tracing::info!(
             file = %configuration.settings.secret_file.display(),
             made,
@@ -174,20 +194,34 @@ fn server_end(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Erro
     }
 }
 
-/// Where the signing secret came from.
-enum SecretOrigin {
-    Configuration,
-    File { made: bool },
-}
-
-fn signing_secret(settings: &Settings) -> Result<(Secret, SecretOrigin), SigningSecretError> {
-    match &settings.hs256_secret {
-        Some(secret) => Ok((secret.clone(), SecretOrigin::Configuration)),
-        None => {
-            let (secret, made) = signing_secret::load_or_create(&settings.secret_file)?;
-            Ok((secret, SecretOrigin::File { made }))
+/// The secret that tokens may be signed with, if one may; and if it is in a file, whether that was
+/// made just now.
+fn signing_secret(
+    configuration: &Configuration,
+) -> Result<(Option<Secret>, Option<bool>), SigningSecretError> {
+    match configuration.signing_secret() {
+        None => Ok((None, None)),
+        Some(SigningSecretSource::Configured(secret)) => Ok((Some(secret.clone()), None)),
+        Some(SigningSecretSource::File(path)) => {
+            let (secret, made) = signing_secret::load_or_create(path)?;
+            Ok((Some(secret), Some(made)))
         }
     }
+}
+
+fn public_keys(settings: &Settings) -> Result<Option<PublicKeys>, PublicKeysError> {
+    let Settings {
+        jwks_file,
+        jwks_url,
+        limits,
+        ..
+    } = settings;
+    let keys = match (jwks_file, jwks_url) {
+        (Some(path), _) => PublicKeys::from_file(path, limits)?,
+        (None, Some(url)) => PublicKeys::from_url(url, limits)?,
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(keys))
 }
 
 /// A database that cannot be used at the start ends the process: unlike one that goes away later, it

@@ -164,7 +164,9 @@ fn resume(register: &Register<'_>) -> Resume {
 
 #[cfg(test)]
 mod tests {
+    use relay_model::credentials::Credentials;
     use relay_model::ids::AccountId;
+    use relay_model::time::Timestamp;
     use uuid::Uuid;
 
     use super::*;
@@ -175,6 +177,9 @@ mod tests {
     fn origin(client_type: Option<DeviceType>) -> ConnectionOrigin {
         ConnectionOrigin {
             account: AccountId::from_uuid(Uuid::nil()),
+            credentials: Credentials::UserToken {
+                expires_at: Timestamp::from_unix_micros(i64::MAX),
+            },
             client_type,
             device_header: None,
             target_header: None,

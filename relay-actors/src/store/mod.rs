@@ -1,6 +1,7 @@
 //! StoreActor: stands in front of the database. It bounds what runs and what waits, gives every call
 //! a deadline, batches presence and heartbeats, and keeps this instance's lease (PR-6).
 
+mod api_keys;
 mod messages;
 mod presence_batch;
 
@@ -20,6 +21,7 @@ use relay_model::store::{
 };
 use tokio::sync::Semaphore;
 
+pub(crate) use api_keys::*;
 pub(crate) use messages::*;
 use presence_batch::PresenceBatch;
 

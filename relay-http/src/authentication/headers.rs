@@ -1,47 +1,60 @@
 //! Credentials as they stand in the headers of a request (TR-2, HTTP-4).
 
-use actix_http::header::{AUTHORIZATION, HeaderMap};
+use actix_http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::CredentialsError;
 
 /// The header of an API key that is not sent as `Authorization: ApiKey`.
-const API_KEY: &str = "x-api-key";
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The user token of a request.
+/// Credentials as they were sent; nothing is known of them yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presented<'h> {
+    /// In `Authorization: Bearer`.
+    Token(&'h str),
+    /// In `Authorization: ApiKey` or `X-API-Key`.
+    ApiKey(&'h str),
+}
+
+/// The credentials of a request. `Authorization` wins over `X-API-Key`: a proxy may add a key of its
+/// own beside the token of the user.
 ///
 /// # Errors
-/// When there is none, or something else stands in its place.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Result<&str, CredentialsError> {
-    let mut values = headers.get_all(AUTHORIZATION);
-    let Some(value) = values.next() else {
-        let has_key = headers.contains_key(API_KEY);
-        return Err(if has_key {
-            CredentialsError::ApiKey
-        } else {
-            CredentialsError::Missing
-        });
+/// When there are none, or they cannot be read.
+pub(super) fn presented(headers: &HeaderMap) -> Result<Presented<'_>, CredentialsError> {
+    let Some(value) = single(headers, &AUTHORIZATION)? else {
+        let key = single(headers, &API_KEY)?.ok_or(CredentialsError::Missing)?;
+        let text = key.to_str().map_err(|_| CredentialsError::UnknownKey)?;
+        return Ok(Presented::ApiKey(text.trim()));
     };
-    if values.next().is_some() {
-        return Err(CredentialsError::Ambiguous);
-    }
     let (scheme, credentials) = value
         .to_str()
         .ok()
         .and_then(|text| text.trim().split_once(' '))
         .ok_or(CredentialsError::UnknownScheme)?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        Ok(credentials.trim())
+        Ok(Presented::Token(credentials.trim()))
     } else if scheme.eq_ignore_ascii_case("apikey") {
-        Err(CredentialsError::ApiKey)
+        Ok(Presented::ApiKey(credentials.trim()))
     } else {
         Err(CredentialsError::UnknownScheme)
     }
 }
 
+fn single<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h HeaderValue>, CredentialsError> {
+    let mut values = headers.get_all(name);
+    let value = values.next();
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(CredentialsError::Ambiguous),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use actix_http::header::{HeaderName, HeaderValue};
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -64,14 +77,27 @@ mod tests {
             "BEARER   t.o.k ",
             " Bearer t.o.k",
         ] {
-            assert_eq!(
-                bearer_token(&headers(&[("authorization", value)])),
-                Ok("t.o.k"),
-                "{value}"
-            );
+            let headers = headers(&[("authorization", value)]);
+            assert!(presented(&headers) == Ok(Presented::Token("t.o.k")), "{value}");
+        }
+    }
+
+    /// TR-2: API keys have two places; a token wins over the second.
+    #[test]
+    fn api_keys_are_found() {
+        for (name, value) in [
+            ("x-api-key", "rk_1"),
+            ("x-api-key", " rk_1 "),
+            ("authorization", "ApiKey rk_1"),
+            ("authorization", "apikey  rk_1"),
+        ] {
+            let headers = headers(&[(name, value)]);
+            assert!(presented(&headers) == Ok(Presented::ApiKey("rk_1")), "{name}: {value}");
         }
         let both = headers(&[("authorization", "Bearer t"), ("x-api-key", "rk_1")]);
-        assert_eq!(bearer_token(&both), Ok("t"));
+        assert!(presented(&both) == Ok(Presented::Token("t")));
+        let keys = headers(&[("authorization", "ApiKey rk_2"), ("x-api-key", "rk_1")]);
+        assert!(presented(&keys) == Ok(Presented::ApiKey("rk_2")));
     }
 
     /// TR-2: everything else is refused.
@@ -79,10 +105,14 @@ mod tests {
     fn other_credentials_are_refused() {
         for (pairs, error) in [
             (&[][..], CredentialsError::Missing),
-            (&[("x-api-key", "rk_1")], CredentialsError::ApiKey),
             (
-                &[("authorization", "ApiKey rk_1")],
-                CredentialsError::ApiKey,
+                &[("x-api-key", "rk_1"), ("x-api-key", "rk_1")],
+                CredentialsError::Ambiguous,
+            ),
+            // A broken token does not become a key.
+            (
+                &[("authorization", "Bearer"), ("x-api-key", "rk_1")],
+                CredentialsError::UnknownScheme,
             ),
             (
                 &[("authorization", "Basic dTpw")],
@@ -98,7 +128,7 @@ mod tests {
                 CredentialsError::Ambiguous,
             ),
         ] {
-            assert_eq!(bearer_token(&headers(pairs)), Err(error), "{pairs:?}");
+            assert!(presented(&headers(pairs)) == Err(error), "{pairs:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod config;
 mod configuration_arguments;
+mod key;
 mod serve;
 mod token;
 
@@ -18,6 +19,7 @@ use crate::exit::ExitStatus;
 use crate::serve::ServeError;
 
 use configuration_arguments::ConfigurationArguments;
+use key::KeyError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +27,7 @@ Examples:
   relay serve --listen 0.0.0.0:8787               run, reachable from outside
   relay serve --set presence.reconnect_grace=10s  run with a shorter grace
   relay token --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --ttl 1h
+  relay key create --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --scopes rpc,read
   relay config print                              every value in force and where it came from
 
 Exit codes: 0 done, 64 bad usage or configuration, 69 a needed service cannot be reached,
@@ -46,6 +49,7 @@ struct CommandLine {
 enum Command {
     Serve(serve::Arguments),
     Token(token::Arguments),
+    Key(key::Arguments),
     Config(config::Arguments),
 }
 
@@ -60,8 +64,15 @@ enum CommandError {
     SigningSecret(#[from] SigningSecretError),
     #[error("the signing secret cannot be used: {0}")]
     UnusableSecret(String),
+    #[error(
+        "tokens come from the identity provider only (auth.jwks_file or auth.jwks_url); to make tokens \
+         here too, set auth.hs256_secret or auth.secret_file"
+    )]
+    NoLocalSecret,
     #[error(transparent)]
     Mint(#[from] MintError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -69,10 +80,12 @@ enum CommandError {
 impl CommandError {
     fn exit_status(&self) -> ExitStatus {
         match self {
-            Self::Configuration(_) | Self::SigningSecret(_) | Self::UnusableSecret(_) => {
-                ExitStatus::Usage
-            }
+            Self::Configuration(_)
+            | Self::SigningSecret(_)
+            | Self::UnusableSecret(_)
+            | Self::NoLocalSecret => ExitStatus::Usage,
             Self::Serve(error) => error.exit_status(),
+            Self::Key(error) => error.exit_status(),
             // Whoever reads the output has seen enough, as `head` does.
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitStatus::Done,
             Self::Mint(_) | Self::Output(_) => ExitStatus::Internal,
@@ -118,6 +131,7 @@ pub fn run<'w>(
         None => serve::run(configuration, surroundings),
         Some(Command::Serve(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Token(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Key(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Config(arguments)) => arguments.run(configuration, surroundings),
     };
     match done {
@@ -177,7 +191,7 @@ mod tests {
             help.output
         );
         assert_eq!(relay(&["--version"], &[]).output, "relay 0.1.0\n");
-        for command in ["serve", "token", "config"] {
+        for command in ["serve", "token", "key", "config"] {
             let help = relay(&[command, "--help"], &[]);
             assert!(
                 help.output.contains("Examples:"),
@@ -195,6 +209,8 @@ mod tests {
             &["--colour"],
             &["token"],
             &["token", "--account", "alice"],
+            &["key"],
+            &["key", "list"],
             &["config"],
             &["config", "frobnicate"],
             &["serve", "--set", "limits.ping_interval"],
@@ -217,6 +233,7 @@ mod tests {
             &[][..],
             &["serve"],
             &["token", "--account", account],
+            &["key", "list", "--account", account],
             &["config", "check"],
             &["config", "print"],
         ] {

@@ -1,16 +1,16 @@
 //! `relay token`: makes a user token with the local secret, for trying things out and for apps
 //! without an identity provider.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use relay_actors::environment::Environment;
 use relay_model::ids::AccountId;
 
 use super::configuration_arguments::ConfigurationArguments;
 use super::{CommandError, Surroundings};
 use crate::authentication::{UserTokens, signing_secret};
-use crate::configuration::parse_duration;
+use crate::configuration::{SigningSecretSource, parse_duration};
 use crate::system_environment::SystemEnvironment;
 
 /// The longest lifetime of a token, in seconds: a year. Whoever needs more wants an API key.
@@ -56,13 +56,15 @@ impl Arguments {
         let settings = &configuration.settings;
         // A missing secret is not made here: in the wrong folder that would give tokens which no
         // relay accepts.
-        let secret = match &settings.hs256_secret {
-            Some(secret) => secret.clone(),
-            None => signing_secret::load(&settings.secret_file)?,
+        let secret = match configuration.signing_secret() {
+            None => return Err(CommandError::NoLocalSecret),
+            Some(SigningSecretSource::Configured(secret)) => secret.clone(),
+            Some(SigningSecretSource::File(path)) => signing_secret::load(path)?,
         };
-        let tokens = UserTokens::new(&secret, settings.limits.token_leeway)
+        let rules = settings.claim_rules();
+        let tokens = UserTokens::new(rules, Some(&secret), None, Arc::new(SystemEnvironment))
             .map_err(|error| CommandError::UnusableSecret(error.to_string()))?;
-        let token = tokens.mint(self.account, SystemEnvironment.now(), self.ttl)?;
+        let token = tokens.mint(self.account, self.ttl)?;
         writeln!(surroundings.output, "{token}")?;
         Ok(())
     }

@@ -29,6 +29,7 @@ pub use secret::Secret;
 pub use telemetry::{LogFormat, LogLevel};
 pub use units::parse_duration;
 
+use crate::authentication::ClaimRules;
 use layers::{Entry, EntryValue};
 
 /// The folder for everything that the relay keeps when nothing is configured.
@@ -79,6 +80,17 @@ impl Default for Settings {
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// What every user token must say.
+    pub fn claim_rules(&self) -> ClaimRules {
+        ClaimRules {
+            leeway: self.limits.token_leeway,
+            issuer: self.issuer.clone(),
+            audience: self.audience.clone(),
         }
     }
 }

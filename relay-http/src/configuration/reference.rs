@@ -18,7 +18,7 @@ flags. `limits.ping_interval`, for example, is set by
 - `RELAY__LIMITS__PING_INTERVAL=30s` in the environment (an empty variable counts as not set),
 - `--set limits.ping_interval=30s` on the command line.
 
-Durations are written like `250ms`, `90s`, `15m` or `24h`, sizes like `512B`, `64KiB` or `4MiB`. A key
+Durations are written like `250ms`, `90s`, `15m`, `24h` or `7d`, sizes like `512B`, `64KiB` or `4MiB`. A key
 that is not in this list, or a value outside its range, stops the relay with exit code 64 and a
 message that names the key, where its value came from and what is allowed. `relay config check`
 looks for both; `relay config print` shows the values in force and where each came from.

@@ -8,7 +8,15 @@ use relay_model::limits::{KIB, MIB};
 const GIB: usize = 1024 * MIB;
 
 /// Units of time in milliseconds, the largest first.
-const TIME_UNITS: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIME_UNITS: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
+/// Days are read and never written: the lifetime of a session is known as 24h everywhere.
+const LARGEST_WRITTEN_TIME_UNIT: usize = 1;
 
 /// Units of size in bytes, the largest first.
 const SIZE_UNITS: &[(&str, usize)] = &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)];
@@ -37,10 +45,10 @@ pub enum UnitError {
     NotANumber,
 }
 
-const DURATION_EXAMPLE: &str = "90s, 250ms, 15m or 24h";
+const DURATION_EXAMPLE: &str = "90s, 250ms, 15m, 24h or 7d";
 const SIZE_EXAMPLE: &str = "64KiB, 4MiB or 512B";
 
-/// Reads a duration such as `90s`, `250ms`, `15m` or `24h`.
+/// Reads a duration such as `90s`, `250ms`, `15m`, `24h` or `7d`.
 ///
 /// # Errors
 /// When the number or the unit is missing, or the number is too large.
@@ -107,7 +115,7 @@ pub(super) fn format_duration(duration: Duration) -> String {
     if millis == 0 {
         return "0s".to_owned();
     }
-    let (unit, factor) = largest_exact(TIME_UNITS, |factor| millis.is_multiple_of(factor));
+    let (unit, factor) = largest_exact(&TIME_UNITS[LARGEST_WRITTEN_TIME_UNIT..], |factor| millis.is_multiple_of(factor));
     format!("{}{unit}", millis / factor)
 }
 
@@ -145,6 +153,7 @@ mod tests {
             ("90s", 90_000),
             ("15m", 900_000),
             ("24h", 86_400_000),
+            ("90d", 7_776_000_000),
             ("0s", 0),
             ("5 s", 5_000),
         ] {

@@ -1,18 +1,24 @@
-//! Who calls: the account of the credentials, and the device that the headers name.
+//! Who calls: the account of the credentials, whether they allow the call, and the device that the
+//! headers name.
 
-use std::future::{Ready, ready};
+use std::pin::Pin;
 
+use actix_http::Method;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
+use relay_model::credentials::{Credentials, Scope};
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::DeviceType;
 
 use super::DeviceApi;
+use crate::authentication::Identity;
 use crate::device_headers::{CLIENT_TYPE, DEVICE_ID, client_type, client_type_name, single};
 use crate::refusal::Refusal;
 
-/// A caller with valid credentials (HTTP-4). As an argument of a handler it stands first, so that
-/// nothing else is said to a caller without.
+type Extraction<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>>>>;
+
+/// A caller whose credentials are valid and allow the call (HTTP-4). As an argument of a handler it
+/// stands first, so that nothing else is said to a caller without.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller {
     pub(super) account: AccountId,
@@ -20,10 +26,40 @@ pub(super) struct Caller {
 
 impl FromRequest for Caller {
     type Error = Refusal;
-    type Future = Ready<Result<Self, Refusal>>;
+    type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(caller(request).map(|(account, _)| Self { account }))
+        let request = request.clone();
+        Box::pin(async move {
+            let account = allowed(&request).await?;
+            Ok(Self { account })
+        })
+    }
+}
+
+/// A signed-in user: an API key, whatever its scopes, may not make or end credentials (HTTP-4).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallingUser {
+    pub(super) account: AccountId,
+}
+
+impl FromRequest for CallingUser {
+    type Error = Refusal;
+    type Future = Extraction<Self>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let identity = identify(&request).await?;
+            match identity.credentials {
+                Credentials::UserToken { .. } => Ok(Self {
+                    account: identity.account,
+                }),
+                Credentials::ApiKey { .. } => Err(Refusal::Forbidden(
+                    "this call takes a user's token, not an API key",
+                )),
+            }
+        })
     }
 }
 
@@ -36,11 +72,14 @@ pub(super) struct CallingDesktop {
 
 impl FromRequest for CallingDesktop {
     type Error = Refusal;
-    type Future = Ready<Result<Self, Refusal>>;
+    type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let caller = calling_device(request, DeviceType::Desktop);
-        ready(caller.map(|(account, device)| Self { account, device }))
+        let request = request.clone();
+        Box::pin(async move {
+            let (account, device) = calling_device(&request, DeviceType::Desktop).await?;
+            Ok(Self { account, device })
+        })
     }
 }
 
@@ -53,19 +92,23 @@ pub(super) struct CallingPhone {
 
 impl FromRequest for CallingPhone {
     type Error = Refusal;
-    type Future = Ready<Result<Self, Refusal>>;
+    type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let caller = calling_device(request, DeviceType::Mobile);
-        ready(caller.map(|(account, device)| Self { account, device }))
+        let request = request.clone();
+        Box::pin(async move {
+            let (account, device) = calling_device(&request, DeviceType::Mobile).await?;
+            Ok(Self { account, device })
+        })
     }
 }
 
-fn calling_device(
+async fn calling_device(
     request: &HttpRequest,
     expected: DeviceType,
 ) -> Result<(AccountId, DeviceId), Refusal> {
-    let (account, headers) = caller(request)?;
+    let account = allowed(request).await?;
+    let headers = request.headers();
     if single(headers, CLIENT_TYPE).and_then(client_type) != Some(expected) {
         return Err(Refusal::InvalidClientType {
             expected: client_type_name(expected),
@@ -77,11 +120,29 @@ fn calling_device(
     Ok((account, device))
 }
 
-fn caller(request: &HttpRequest) -> Result<(AccountId, &actix_http::header::HeaderMap), Refusal> {
-    let headers = request.headers();
+/// The account of a caller whose credentials allow the call: `read` for what changes nothing,
+/// `write` for the rest.
+async fn allowed(request: &HttpRequest) -> Result<AccountId, Refusal> {
+    let identity = identify(request).await?;
+    let (scope, refusal) = if [Method::GET, Method::HEAD].contains(request.method()) {
+        (Scope::Read, "this call takes an API key with the scope read")
+    } else {
+        (
+            Scope::Write,
+            "this call takes an API key with the scope write",
+        )
+    };
+    if identity.credentials.allow(scope) {
+        Ok(identity.account)
+    } else {
+        Err(Refusal::Forbidden(refusal))
+    }
+}
+
+async fn identify(request: &HttpRequest) -> Result<Identity, Refusal> {
     // The routes and their state are added together, so it is always there.
     let api = request
         .app_data::<web::Data<DeviceApi>>()
         .ok_or(Refusal::RelayUnavailable)?;
-    Ok((api.authenticator.account(headers)?, headers))
+    Ok(api.authenticator.identify(request.headers()).await?)
 }

@@ -1,17 +1,22 @@
-//! The HTTP calls beside the device socket (section 11): devices register and are listed, and the
-//! world asks whether the relay is well.
+//! The HTTP calls beside the device socket (section 11): devices register and are listed, users make
+//! API keys, and the world asks whether the relay is well.
 
 mod body;
 mod caller;
 mod devices;
 mod health;
+mod keys;
 mod register_desktop;
 mod register_phone;
 mod text;
 
+use std::sync::Arc;
+
 use actix_web::guard::{self, Guard};
-use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, web};
+use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
 use relay_actors::Relay;
+
+use relay_actors::environment::Environment;
 
 use crate::authentication::Authenticator;
 use crate::refusal::Refusal;
@@ -23,6 +28,8 @@ pub struct DeviceApi {
     pub relay: Relay,
     /// Who may call.
     pub authenticator: Authenticator,
+    /// Where new API keys get their ids and times from.
+    pub environment: Arc<dyn Environment>,
 }
 
 impl DeviceApi {
@@ -36,6 +43,17 @@ impl DeviceApi {
                 register_phone::register,
             ))
             .service(get("/api/devices", devices::list))
+            .service(
+                web::resource("/api/keys")
+                    .route(web::post().to(keys::create))
+                    .route(web::route().guard(reading()).to(keys::list))
+                    .default_service(refuse_method("GET, HEAD, POST")),
+            )
+            .service(
+                web::resource("/api/keys/{id}")
+                    .route(web::delete().to(keys::revoke))
+                    .default_service(refuse_method("DELETE")),
+            )
             .service(get("/api/version", health::version))
             .service(get("/healthz", health::alive))
             .service(get("/readyz", health::ready));
@@ -61,9 +79,17 @@ where
     resource(
         path,
         "GET, HEAD",
-        guard::Any(guard::Get()).or(guard::Head()),
+        reading(),
         handler,
     )
+}
+
+fn reading() -> impl Guard {
+    guard::Any(guard::Get()).or(guard::Head())
+}
+
+fn refuse_method(allow: &'static str) -> Route {
+    web::to(move || async move { Err::<HttpResponse, _>(Refusal::MethodNotAllowed { allow }) })
 }
 
 fn resource<F, Args>(
@@ -79,7 +105,5 @@ where
 {
     web::resource(path)
         .route(web::route().guard(method).to(handler))
-        .default_service(web::to(move || async move {
-            Err::<HttpResponse, _>(Refusal::MethodNotAllowed { allow })
-        }))
+        .default_service(refuse_method(allow))
 }

@@ -68,7 +68,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
         (request, framed): (Request, Framed<T, h1::Codec>),
     ) -> Result<(), Infallible> {
         let deadline = self.limits.close_timeout;
-        match self.admit(&request) {
+        match self.admit(&request).await {
             Ok((origin, key)) => {
                 match tokio::time::timeout(deadline, answer::accept(framed, &key)).await {
                     Ok(Ok((transport, early))) => (self.start)(origin, transport, early),
@@ -91,7 +91,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
 
     /// The handshake is judged before the credentials, so that a client that speaks no WebSocket
     /// learns that and not a verdict about its token.
-    fn admit(&self, request: &Request) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
+    async fn admit(&self, request: &Request) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
         if request.method() == Method::CONNECT {
             return Err(Refusal::MethodNotAllowed { allow: "GET" });
         }
@@ -106,8 +106,8 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_bytes())),
         })?;
-        let account = self.authenticator.account(headers)?;
-        Ok((origin::origin_of(account, request), key))
+        let identity = self.authenticator.identify(headers).await?;
+        Ok((origin::origin_of(identity, request), key))
     }
 }
 

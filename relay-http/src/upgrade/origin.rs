@@ -2,13 +2,13 @@
 
 use actix_http::Request;
 use relay_actors::ConnectionOrigin;
-use relay_model::ids::AccountId;
 
+use crate::authentication::Identity;
 use crate::device_headers::{CLIENT_TYPE, DEVICE_ID, TARGET_DESKTOP, client_type, single};
 
-/// What `request` says about a device of `account`. Headers that cannot be read as text are passed
+/// What `request` says about a device of whoever sent it. Headers that cannot be read as text are passed
 /// on as far as they can, so that the refusal comes at `register` and with its reason.
-pub(super) fn origin_of(account: AccountId, request: &Request) -> ConnectionOrigin {
+pub(super) fn origin_of(identity: Identity, request: &Request) -> ConnectionOrigin {
     let headers = &request.head().headers;
     let text = |name| {
         headers
@@ -16,7 +16,8 @@ pub(super) fn origin_of(account: AccountId, request: &Request) -> ConnectionOrig
             .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
     };
     ConnectionOrigin {
-        account,
+        account: identity.account,
+        credentials: identity.credentials,
         client_type: single(headers, CLIENT_TYPE).and_then(client_type),
         device_header: text(DEVICE_ID),
         target_header: text(TARGET_DESKTOP),
@@ -27,7 +28,9 @@ pub(super) fn origin_of(account: AccountId, request: &Request) -> ConnectionOrig
 #[cfg(test)]
 mod tests {
     use actix_http::test::TestRequest;
+    use relay_model::credentials::Credentials;
     use relay_model::store::DeviceType;
+    use relay_model::time::Timestamp;
 
     use super::*;
 
@@ -36,8 +39,13 @@ mod tests {
         for header in headers {
             request.append_header(*header);
         }
-        let account = "7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10".parse().unwrap();
-        origin_of(account, &request.finish())
+        let identity = Identity {
+            account: "7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10".parse().unwrap(),
+            credentials: Credentials::UserToken {
+                expires_at: Timestamp::from_unix_micros(0),
+            },
+        };
+        origin_of(identity, &request.finish())
     }
 
     /// TR-2: header names in any case; a missing or odd client type is refused later, not here.

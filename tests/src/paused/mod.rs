@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use relay_actors::{ConnectionOrigin, Relay, RelayState};
+use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
     DesktopRegistration, DeviceStore, DeviceType, PhoneRegistration, RegistrationOutcome,
 };
+use relay_model::time::Timestamp;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use uuid::Uuid;
@@ -144,6 +146,9 @@ impl Run {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let origin = ConnectionOrigin {
             account,
+            credentials: Credentials::UserToken {
+                expires_at: Timestamp::from_unix_micros(i64::MAX),
+            },
             client_type: Some(device_type),
             device_header: None,
             target_header: target.map(|target| target.to_string()),
