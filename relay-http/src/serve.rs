@@ -127,11 +127,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         Arc::clone(&environment),
         Arc::new(store),
     );
-    let authenticator = Authenticator::new(
-        tokens,
-        Arc::new(relay.clone()),
-        Arc::clone(&environment),
-    );
+    let authenticator =
+        Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
 
     let api = DeviceApi {
         relay: relay.clone(),

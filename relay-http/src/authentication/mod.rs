@@ -6,6 +6,8 @@ mod jwks;
 pub mod signing_secret;
 #[cfg(test)]
 mod still_world;
+#[cfg(test)]
+mod test_keys;
 mod tokens;
 
 use std::sync::Arc;
