@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{ACCOUNT, OTHER_ACCOUNT, StillWorld, authenticator_with, token};
+use crate::support::{
+    ACCOUNT, OTHER_ACCOUNT, StillWorld, authenticator, authenticator_with, token,
+};
 
 const DESKTOP: &str = "11111111-1111-4111-8111-11111111111a";
 const PHONE: &str = "22222222-2222-4222-8222-22222222222b";
