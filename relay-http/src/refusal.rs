@@ -207,7 +207,9 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
-            Self::RelayUnavailable | Self::KeysUnavailable => vec![(RETRY_AFTER, RETRY_UNAVAILABLE)],
+            Self::RelayUnavailable | Self::KeysUnavailable => {
+                vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]
+            }
             _ => Vec::new(),
         }
     }

@@ -128,11 +128,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         Arc::new(store),
         Arc::new(tokens.clone()),
     );
-    let authenticator = Authenticator::new(
-        tokens,
-        Arc::new(relay.clone()),
-        Arc::clone(&environment),
-    );
+    let authenticator =
+        Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
 
     let api = DeviceApi {
         relay: relay.clone(),

@@ -72,7 +72,9 @@ impl FromStr for ApiKey {
 
     /// Reads one spelling only, so that a key that leaked is found wherever it stands.
     fn from_str(text: &str) -> Result<Self, NotAnApiKey> {
-        let parts = text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
+        let parts = text
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('_'));
         let (id, secret) = parts.ok_or(NotAnApiKey)?;
         let is_id = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if id.len() != ID_DIGITS || !id.bytes().all(is_id) || secret.len() != SECRET_CHARACTERS {
@@ -95,7 +97,9 @@ impl FromStr for ApiKey {
 
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKey").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ApiKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -123,7 +127,10 @@ mod tests {
         let other = ApiKey::generate(key.id()).unwrap();
         assert!(!other.matches(&key.hash()));
         let shown = format!("{key:?}");
-        assert!(!shown.contains(&text[36..]) && shown.contains("0d9a7f1e"), "{shown}");
+        assert!(
+            !shown.contains(&text[36..]) && shown.contains("0d9a7f1e"),
+            "{shown}"
+        );
     }
 
     /// HTTP-4: nothing else is a key.
@@ -160,7 +167,8 @@ mod tests {
         #[test]
         fn keys_have_one_spelling(text in "(rk_)?[0-9a-fA-F]{31,33}_[A-Za-z0-9_-]{42,44}|.{0,90}") {
             if let Ok(key) = text.parse::<ApiKey>() {
-                prop_assert_eq!(key.reveal().as_str(), text);
+                let revealed = key.reveal();
+                prop_assert_eq!(revealed.as_str(), text);
             }
         }
 

@@ -78,7 +78,10 @@ mod tests {
             " Bearer t.o.k",
         ] {
             let headers = headers(&[("authorization", value)]);
-            assert!(presented(&headers) == Ok(Presented::Token("t.o.k")), "{value}");
+            assert!(
+                presented(&headers) == Ok(Presented::Token("t.o.k")),
+                "{value}"
+            );
         }
     }
 
@@ -92,7 +95,10 @@ mod tests {
             ("authorization", "apikey  rk_1"),
         ] {
             let headers = headers(&[(name, value)]);
-            assert!(presented(&headers) == Ok(Presented::ApiKey("rk_1")), "{name}: {value}");
+            assert!(
+                presented(&headers) == Ok(Presented::ApiKey("rk_1")),
+                "{name}: {value}"
+            );
         }
         let both = headers(&[("authorization", "Bearer t"), ("x-api-key", "rk_1")]);
         assert!(presented(&both) == Ok(Presented::Token("t")));

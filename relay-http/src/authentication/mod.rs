@@ -7,6 +7,8 @@ mod renewal;
 pub mod signing_secret;
 #[cfg(test)]
 mod still_world;
+#[cfg(test)]
+mod test_keys;
 mod tokens;
 
 use std::sync::Arc;

@@ -73,7 +73,11 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::super::tests::relay;
+    use futures_util::FutureExt;
+    use relay_actors::environment::Environment;
+
     use super::*;
+    use crate::authentication::ClaimRules;
     use crate::configuration::Secret;
     use crate::exit::ExitStatus;
 
@@ -90,14 +94,45 @@ mod tests {
         );
         assert_eq!(ran.status, ExitStatus::Done, "{}", ran.errors);
         let token = ran.output.strip_suffix('\n').unwrap();
-        let tokens = UserTokens::new(&Secret::new(SECRET.to_owned()), Duration::ZERO).unwrap();
+        let tokens = tokens(ClaimRules::default());
+        let verified = tokens.verify(token).now_or_never().unwrap().unwrap();
+        assert_eq!(verified.account, ACCOUNT.parse().unwrap());
         let now = SystemEnvironment.now();
-        assert_eq!(tokens.verify(token, now), Ok(ACCOUNT.parse().unwrap()));
-        assert!(
-            tokens
-                .verify(token, now.plus(Duration::from_secs(302)))
-                .is_err()
-        );
+        assert!(verified.expires_at > now.plus(Duration::from_secs(290)));
+        assert!(verified.expires_at < now.plus(Duration::from_secs(302)));
+    }
+
+    fn tokens(rules: ClaimRules) -> UserTokens {
+        let secret = Secret::new(SECRET.to_owned());
+        UserTokens::new(rules, Some(&secret), None, Arc::new(SystemEnvironment)).unwrap()
+    }
+
+    /// HTTP-4: a minted token names the issuer and the audience that the relay asks for.
+    #[test]
+    fn minted_tokens_fit_the_configuration() {
+        let environment = [
+            ("RELAY__AUTH__HS256_SECRET", SECRET),
+            ("RELAY__AUTH__ISSUER", "me"),
+            ("RELAY__AUTH__AUDIENCE", "relay"),
+        ];
+        let ran = relay(&["token", "--account", ACCOUNT], &environment);
+        let rules = ClaimRules {
+            issuer: Some("me".to_owned()),
+            audience: Some("relay".to_owned()),
+            ..ClaimRules::default()
+        };
+        let judged = tokens(rules).verify(ran.output.trim_end()).now_or_never();
+        assert!(judged.unwrap().is_ok());
+    }
+
+    /// OP-1: when only public keys are configured, no token is made.
+    #[test]
+    fn with_public_keys_alone_there_is_no_token() {
+        let environment = [("RELAY__AUTH__JWKS_URL", "https://login.example/keys")];
+        let ran = relay(&["token", "--account", ACCOUNT], &environment);
+        assert_eq!(ran.status, ExitStatus::Usage);
+        assert!(ran.errors.contains("auth.hs256_secret"), "{}", ran.errors);
+        assert!(ran.output.is_empty());
     }
 
     /// OP-1: without a secret there is no token, and nothing is made.

@@ -140,7 +140,8 @@ const SETTING_KEYS: &[SettingKey] = &[
         name: "jwks_url",
         meaning: "Where an identity provider publishes its public keys (a JWK Set), instead of auth.jwks_file (HTTP-4).",
         allowed: "an https URL without user and password; http only to this machine",
-        secret: false,
+        // A refused one may hold a password.
+        secret: true,
         set: |settings, text| {
             let url: Result<_, JwksUrlError> = text.parse();
             settings.jwks_url = Some(url.map_err(|error| error.to_string())?);

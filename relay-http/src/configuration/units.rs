@@ -115,7 +115,9 @@ pub(super) fn format_duration(duration: Duration) -> String {
     if millis == 0 {
         return "0s".to_owned();
     }
-    let (unit, factor) = largest_exact(&TIME_UNITS[LARGEST_WRITTEN_TIME_UNIT..], |factor| millis.is_multiple_of(factor));
+    let (unit, factor) = largest_exact(&TIME_UNITS[LARGEST_WRITTEN_TIME_UNIT..], |factor| {
+        millis.is_multiple_of(factor)
+    });
     format!("{}{unit}", millis / factor)
 }
 
@@ -196,7 +198,7 @@ mod tests {
             ("-5s", malformed),
             ("+5s", malformed),
             ("1.5s", malformed),
-            ("5d", malformed),
+            ("5w", malformed),
             ("5S", malformed),
             ("1h30m", malformed),
             ("99999999999999999999s", UnitError::Overflow),

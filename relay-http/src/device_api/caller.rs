@@ -125,7 +125,10 @@ async fn calling_device(
 async fn allowed(request: &HttpRequest) -> Result<AccountId, Refusal> {
     let identity = identify(request).await?;
     let (scope, refusal) = if [Method::GET, Method::HEAD].contains(request.method()) {
-        (Scope::Read, "this call takes an API key with the scope read")
+        (
+            Scope::Read,
+            "this call takes an API key with the scope read",
+        )
     } else {
         (
             Scope::Write,

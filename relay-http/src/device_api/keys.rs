@@ -219,13 +219,31 @@ mod tests {
             (json!({ "scopes": ["Read"] }), "scopes"),
             (json!({ "scopes": ["read", "rpc,write"] }), "scopes"),
             (json!({ "scopes": ["read"], "name": " " }), "name"),
-            (json!({ "scopes": ["read"], "name": "n".repeat(256) }), "name"),
+            (
+                json!({ "scopes": ["read"], "name": "n".repeat(256) }),
+                "name",
+            ),
             (json!({ "scopes": ["read"], "expiresAt": "" }), "expiresAt"),
-            (json!({ "scopes": ["read"], "expiresAt": "90d" }), "expiresAt"),
-            (json!({ "scopes": ["read"], "expiresAt": "2027-01-15" }), "expiresAt"),
-            (json!({ "scopes": ["read"], "expiresAt": "2027-01-15T08:00:01" }), "expiresAt"),
-            (json!({ "scopes": ["read"], "expiresAt": "2027-01-15T08:00:00Z" }), "expiresAt"),
-            (json!({ "scopes": ["read"], "expiresAt": "1999-01-15T08:00:00Z" }), "expiresAt"),
+            (
+                json!({ "scopes": ["read"], "expiresAt": "90d" }),
+                "expiresAt",
+            ),
+            (
+                json!({ "scopes": ["read"], "expiresAt": "2027-01-15" }),
+                "expiresAt",
+            ),
+            (
+                json!({ "scopes": ["read"], "expiresAt": "2027-01-15T08:00:01" }),
+                "expiresAt",
+            ),
+            (
+                json!({ "scopes": ["read"], "expiresAt": "2027-01-15T08:00:00Z" }),
+                "expiresAt",
+            ),
+            (
+                json!({ "scopes": ["read"], "expiresAt": "1999-01-15T08:00:00Z" }),
+                "expiresAt",
+            ),
         ] {
             let refusal = check(body.clone()).unwrap_err();
             assert!(refusal.to_string().contains(field), "{body}: {refusal}");

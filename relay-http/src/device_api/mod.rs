@@ -76,12 +76,7 @@ where
     Args: FromRequest + 'static,
     F::Output: Responder + 'static,
 {
-    resource(
-        path,
-        "GET, HEAD",
-        reading(),
-        handler,
-    )
+    resource(path, "GET, HEAD", reading(), handler)
 }
 
 fn reading() -> impl Guard {

@@ -9,14 +9,18 @@ use actix_service::{Service, ServiceFactory};
 use bytes::Bytes;
 use relay_actors::ConnectionOrigin;
 use relay_actors::socket::transport::Transport;
+use relay_http::authentication::Authenticator;
 use relay_http::server;
 use relay_http::upgrade::{StartConnection, UpgradeDoor};
+use relay_model::credentials::Credentials;
 use relay_model::limits::Limits;
 use relay_model::store::DeviceType;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use crate::support::{ACCOUNT, authenticator, expired_token, token};
+use crate::support::{
+    ACCOUNT, KeyRing, NOW, api_key, authenticator, authenticator_with, expired_token, token,
+};
 
 /// What the connection's owner says, so that a test sees that it was started.
 const GREETING: &[u8] = b"<started>";
@@ -34,12 +38,8 @@ fn greeter(started: Started) -> impl StartConnection {
 }
 
 /// Serves one connection to its end.
-async fn serve(stream: DuplexStream, started: Started) {
-    let door = UpgradeDoor::new(
-        authenticator(),
-        Arc::new(Limits::default()),
-        greeter(started),
-    );
+async fn serve(stream: DuplexStream, authenticator: Authenticator, started: Started) {
+    let door = UpgradeDoor::new(authenticator, Arc::new(Limits::default()), greeter(started));
     let factory = server::service(door, |_| ());
     let service = factory.new_service(()).await.unwrap();
     // An error is the HTTP server's word for a client that left.
@@ -48,6 +48,14 @@ async fn serve(stream: DuplexStream, started: Started) {
 
 /// Sends `request` and reads until the end of the stream.
 async fn answer(request: &[u8]) -> (String, Vec<(ConnectionOrigin, Bytes)>) {
+    answer_of(request, authenticator()).await
+}
+
+/// The same from a door that lets in whom `authenticator` knows.
+async fn answer_of(
+    request: &[u8],
+    authenticator: Authenticator,
+) -> (String, Vec<(ConnectionOrigin, Bytes)>) {
     let started = Started::default();
     let (mut client, server) = tokio::io::duplex(256 * 1024);
     client.write_all(request).await.unwrap();
@@ -58,7 +66,7 @@ async fn answer(request: &[u8]) -> (String, Vec<(ConnectionOrigin, Bytes)>) {
         drop(client);
         text
     };
-    let talk = async { tokio::join!(read, serve(server, Arc::clone(&started))) };
+    let talk = async { tokio::join!(read, serve(server, authenticator, Arc::clone(&started))) };
     let (text, ()) = tokio::time::timeout(PATIENCE, talk)
         .await
         .expect("the connection ends");
@@ -165,6 +173,61 @@ async fn connections_start_with_their_origin_and_early_bytes() {
     );
     assert_eq!(origin.target_header.as_deref(), Some("abc"));
     assert_eq!(&early[..], b"\x81\x82frames");
+}
+
+/// TR-2, HTTP-4: an API key lets its owner in, with its rights and its end; a user's token with its
+/// `exp`.
+#[actix_rt::test]
+async fn connections_carry_their_credentials() {
+    let end = NOW.plus(Duration::from_micros(1));
+    let (key, stored) = api_key("rpc,read", |row| row.expires_at = Some(end));
+    let expected = Credentials::ApiKey {
+        id: stored.row.id,
+        scopes: "rpc,read".parse().unwrap(),
+        expires_at: Some(end),
+    };
+    let keys = Arc::new(KeyRing::of(vec![stored]));
+    for changes in [
+        &[("Authorization", &[&*format!("ApiKey {key}")][..])][..],
+        &[("Authorization", &[]), ("x-api-key", &[&*key])],
+    ] {
+        let request = request_with(changes);
+        let keys = authenticator_with(keys.clone());
+        let (_, started) = answer_of(request.as_bytes(), keys).await;
+        assert_eq!(started[0].0.account, ACCOUNT.parse().unwrap());
+        assert_eq!(started[0].0.credentials, expected);
+    }
+    let (_, started) = answer(request_with(&[]).as_bytes()).await;
+    let expires_at = NOW.plus(Duration::from_secs(60));
+    let expected = Credentials::UserToken { expires_at };
+    assert_eq!(started[0].0.credentials, expected);
+}
+
+/// TR-2, HTTP-4: a key that ended or is another one is refused in full; one that nobody can look up
+/// is no verdict.
+#[actix_rt::test]
+async fn keys_that_do_not_hold_are_refused() {
+    let (known, stored) = api_key("rpc", |_| ());
+    let other = api_key("rpc", |_| ()).0;
+    let (expired, expired_row) = api_key("rpc", |row| row.expires_at = Some(NOW));
+    let (revoked, revoked_row) = api_key("rpc", |row| row.revoked_at = Some(NOW));
+    for (key, keys, expected, reason) in [
+        (&known, KeyRing::default(), 401, "not known"),
+        (&other, KeyRing::of(vec![stored]), 401, "not known"),
+        (&expired, KeyRing::of(vec![expired_row]), 401, "expired"),
+        (&revoked, KeyRing::of(vec![revoked_row]), 401, "revoked"),
+        (&known, KeyRing::unavailable(), 503, "database"),
+    ] {
+        let request = request_with(&[("Authorization", &[]), ("X-API-Key", &[key])]);
+        let authenticator = authenticator_with(Arc::new(keys));
+        let (text, started) = answer_of(request.as_bytes(), authenticator).await;
+        let (status, head, body) = refusal(&text);
+        assert_eq!(status, expected, "{text}");
+        assert!(body["detail"].as_str().unwrap().contains(reason), "{text}");
+        assert_eq!(head.contains("\r\nwww-authenticate: bearer"), status == 401);
+        assert_eq!(head.contains("\r\nretry-after: "), status == 503);
+        assert!(!text.contains(&key[36..]) && started.is_empty(), "{text}");
+    }
 }
 
 /// TR-2: a missing or odd client type, and any device id, pass the upgrade.
@@ -350,7 +413,7 @@ async fn refused_clients_cannot_stay() {
     let begin = tokio::time::Instant::now();
     let (sent, ()) = tokio::join!(
         client.write_all(request.as_bytes()),
-        serve(server, Started::default())
+        serve(server, authenticator(), Started::default())
     );
     sent.unwrap();
     assert_ends_at_deadline(begin);
@@ -358,7 +421,7 @@ async fn refused_clients_cannot_stay() {
     let (mut client, server) = tokio::io::duplex(64 * 1024);
     client.write_all(request.as_bytes()).await.unwrap();
     let begin = tokio::time::Instant::now();
-    serve(server, Started::default()).await;
+    serve(server, authenticator(), Started::default()).await;
     assert_ends_at_deadline(begin);
     drop(client);
 }

@@ -98,6 +98,28 @@ impl Relay {
         HttpAnswer::read(response).await
     }
 
+    /// Any call with credentials in `Authorization`, such as `Bearer <token>`.
+    pub async fn call_as(
+        &self,
+        authorization: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> HttpAnswer {
+        let headers = [("Authorization", authorization)];
+        let body = body.map(|body| body.to_string());
+        self.call(method, path, &headers, body).await
+    }
+
+    /// The status of `GET /api/devices` with this user token.
+    pub async fn status_for(&self, token: &str) -> u16 {
+        let authorization = format!("Bearer {token}");
+        let answer = self
+            .call_as(&authorization, Method::GET, "/api/devices", None)
+            .await;
+        answer.status
+    }
+
     /// Registers a device over HTTP with this body.
     pub async fn enrol_with(&self, device: &Device, body: &Value) -> HttpAnswer {
         let path = match device.client_type {

@@ -63,6 +63,18 @@ impl Evidence {
         }
     }
 
+    /// Checks that none of these secrets stands anywhere in the log.
+    ///
+    /// # Panics
+    /// When one does.
+    pub fn assert_hidden(&self, secrets: &[&str]) {
+        for line in self.lines() {
+            for secret in secrets {
+                assert!(!line.contains(secret), "a secret in the log: {line}");
+            }
+        }
+    }
+
     /// The end of the log, for the message of a panic.
     pub fn tail(&self) -> String {
         let lines = self.lines.borrow();

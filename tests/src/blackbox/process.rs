@@ -88,13 +88,21 @@ impl Site {
     /// When it does not start.
     pub async fn start(&self) -> Relay {
         let database = format!("sqlite://{}", self.path("relay.db").display());
+        let mut defaults = vec![
+            ("server.listen", "127.0.0.1:0"),
+            ("database.url", &*database),
+            ("telemetry.log_format", "json"),
+        ];
+        // An empty value is none: the relay has no secret then.
+        if !self
+            .settings
+            .iter()
+            .any(|(key, _)| key == "auth.hs256_secret")
+        {
+            defaults.push(("auth.hs256_secret", SECRET));
+        }
         let mut child = self
-            .with(&[
-                ("server.listen", "127.0.0.1:0"),
-                ("database.url", &database),
-                ("auth.hs256_secret", SECRET),
-                ("telemetry.log_format", "json"),
-            ])
+            .with(&defaults)
             .command()
             .arg("serve")
             .stdout(Stdio::null())

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::process::SECRET;
 
@@ -18,6 +19,12 @@ pub struct Claims {
     /// When it begins to hold, in seconds since 1970; left out if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nbf: Option<u64>,
+    /// Who made it; left out if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
+    /// Whom it is for; left out if null.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub aud: Value,
 }
 
 impl Claims {
@@ -27,6 +34,8 @@ impl Claims {
             sub: account.to_owned(),
             exp: Some(seconds_since_1970() + 3_600),
             nbf: None,
+            iss: None,
+            aud: Value::Null,
         }
     }
 

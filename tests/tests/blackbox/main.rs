@@ -1,5 +1,6 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
+mod api_keys;
 mod command_line;
 mod events;
 mod framing;
@@ -8,6 +9,8 @@ mod http;
 mod liveness;
 mod messages;
 mod presence;
+mod public_key_outages;
+mod public_keys;
 mod refusals;
 mod registration;
 mod replacement;

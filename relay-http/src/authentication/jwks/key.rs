@@ -80,7 +80,11 @@ impl PublicKey {
         if !for_signatures {
             return Err(Unusable::Purpose);
         }
-        let agreed = |named: &str| named.parse().is_ok_and(|named: Algorithm| named == algorithm);
+        let agreed = |named: &str| {
+            named
+                .parse()
+                .is_ok_and(|named: Algorithm| named == algorithm)
+        };
         if !jwk.alg.as_deref().is_none_or(agreed) {
             return Err(Unusable::Algorithm);
         }
@@ -133,10 +137,7 @@ fn bytes(text: Option<&str>) -> Result<Vec<u8>, Unusable> {
 
 /// Bits of a number, leading zeros not counted.
 fn bits(number: &[u8]) -> usize {
-    let zeros: usize = number
-        .iter()
-        .take_while(|byte| **byte == 0)
-        .count();
+    let zeros: usize = number.iter().take_while(|byte| **byte == 0).count();
     match number.get(zeros) {
         Some(first) => (number.len() - zeros) * 8 - first.leading_zeros() as usize,
         None => 0,

@@ -24,7 +24,9 @@ pub(in crate::authentication) enum KeySetError {
     Malformed(String),
     #[error("it has {found} keys; auth.jwks_keys allows {allowed}")]
     TooManyKeys { found: usize, allowed: usize },
-    #[error("none of its {0} keys can be used; wanted are RSA, P-256 or Ed25519 keys for signatures")]
+    #[error(
+        "none of its {0} keys can be used; wanted are RSA, P-256 or Ed25519 keys for signatures"
+    )]
     NoUsableKey(usize),
 }
 

@@ -25,7 +25,9 @@ pub enum PublicKeysError {
         reason: String,
     },
     /// No TLS.
-    #[error("auth.jwks_url cannot be read: {0}; the system's root certificates are needed, or SSL_CERT_FILE")]
+    #[error(
+        "auth.jwks_url cannot be read: {0}; the system's root certificates are needed, or SSL_CERT_FILE"
+    )]
     Tls(String),
 }
 
@@ -63,11 +65,15 @@ impl PublicKeys {
             reason,
         };
         let mut source = FileSource::new(path, limits.jwks_bytes);
-        let text = match source.read_now().map_err(|cause| error(cause.to_string()))? {
+        let text = match source
+            .read_now()
+            .map_err(|cause| error(cause.to_string()))?
+        {
             Reading::Text(text) => text,
             Reading::Unchanged => Vec::new(),
         };
-        let keys = KeySet::parse(&text, limits.jwks_keys).map_err(|cause| error(cause.to_string()))?;
+        let keys =
+            KeySet::parse(&text, limits.jwks_keys).map_err(|cause| error(cause.to_string()))?;
         let from = path.display().to_string();
         log_keys(&from, &keys);
         let first = Published {
@@ -133,7 +139,10 @@ impl PublicKeys {
 
     /// After a look that did not show the key of a token: waits for the next reading, if one runs or
     /// may begin, and looks again. `None` if the keys cannot have changed.
-    pub(in crate::authentication) async fn look_again(&self, before: &Sighting) -> Option<Sighting> {
+    pub(in crate::authentication) async fn look_again(
+        &self,
+        before: &Sighting,
+    ) -> Option<Sighting> {
         let Outlook::NewsAfter(ended) = before.reloads.outlook(self.pace, Instant::now()) else {
             return None;
         };
@@ -187,8 +196,8 @@ impl<S: KeySource> Reader<S> {
             Reading::Text(text) => text,
             Reading::Unchanged => return Ok(None),
         };
-        let keys = KeySet::parse(&text, self.limits.jwks_keys)
-            .inspect_err(|_| self.source.reject())?;
+        let keys =
+            KeySet::parse(&text, self.limits.jwks_keys).inspect_err(|_| self.source.reject())?;
         let published = self.publisher.borrow();
         let known = published.keys.as_ref();
         Ok((!known.is_some_and(|known| known.is_same(&keys))).then_some(keys))
@@ -223,7 +232,11 @@ impl<S: KeySource> Reader<S> {
             ),
             Some(error) => tracing::debug!(from = self.from, %error, "cannot read the public keys"),
             None if failures > 0 => {
-                tracing::info!(from = self.from, failures, "the public keys can be read again");
+                tracing::info!(
+                    from = self.from,
+                    failures,
+                    "the public keys can be read again"
+                );
             }
             None => (),
         }
@@ -242,7 +255,11 @@ enum ReadError {
 
 fn log_keys(from: &str, keys: &KeySet) {
     match keys.skipped() {
-        None => tracing::info!(from, keys = keys.len(), "read the public keys of user tokens"),
+        None => tracing::info!(
+            from,
+            keys = keys.len(),
+            "read the public keys of user tokens"
+        ),
         Some(skipped) => tracing::warn!(
             from,
             keys = keys.len(),

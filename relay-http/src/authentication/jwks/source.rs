@@ -126,7 +126,10 @@ pub(in crate::authentication) struct UrlSource {
 impl UrlSource {
     /// # Errors
     /// When there is no TLS to be had, as on a machine without root certificates.
-    pub(in crate::authentication) fn new(url: &JwksUrl, limits: &Limits) -> Result<Self, reqwest::Error> {
+    pub(in crate::authentication) fn new(
+        url: &JwksUrl,
+        limits: &Limits,
+    ) -> Result<Self, reqwest::Error> {
         let mut client = Client::builder()
             .user_agent(concat!("relay/", env!("CARGO_PKG_VERSION")))
             // A redirect would hand the choice of the keys to another server.

@@ -180,7 +180,8 @@ impl UserTokens {
 }
 
 /// What a public key may be used with here.
-const PUBLIC_KEY_ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
+const PUBLIC_KEY_ALGORITHMS: [Algorithm; 3] =
+    [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
 fn signature(token: &str) -> Result<Signature, TokenError> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
@@ -190,5 +191,7 @@ fn signature(token: &str) -> Result<Signature, TokenError> {
     })
 }
 
+#[cfg(test)]
+mod public_key_tests;
 #[cfg(test)]
 mod tests;

@@ -32,10 +32,12 @@ fn tokens_of(secret: &str, rules: ClaimRules, now: Timestamp) -> UserTokens {
 /// With a secret alone nobody ever waits.
 fn judge(tokens: &UserTokens, token: &str) -> Result<AccountId, TokenError> {
     let judged = tokens.verify(token).now_or_never().expect("no waiting");
-    judged.map(|token| token.account).map_err(|refusal| match refusal {
-        TokenRefusal::Invalid(error) => error,
-        TokenRefusal::NoPublicKeys => panic!("{refusal}"),
-    })
+    judged
+        .map(|token| token.account)
+        .map_err(|refusal| match refusal {
+            TokenRefusal::Invalid(error) => error,
+            TokenRefusal::NoPublicKeys => panic!("{refusal}"),
+        })
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -75,8 +77,7 @@ fn verify(token: &str) -> Result<AccountId, TokenError> {
 fn a_valid_token_names_its_account() {
     let account: AccountId = ACCOUNT.parse().unwrap();
     assert_eq!(verify(&signed(&valid_claims())), Ok(account));
-    let upper =
-        json!({ "sub": ACCOUNT.to_uppercase(), "exp": NOW + 60, "aud": "x", "iss": "y" });
+    let upper = json!({ "sub": ACCOUNT.to_uppercase(), "exp": NOW + 60, "aud": "x", "iss": "y" });
     assert_eq!(verify(&signed(&upper)), Ok(account));
 }
 
@@ -84,12 +85,13 @@ fn a_valid_token_names_its_account() {
 #[test]
 fn minted_tokens_are_valid_for_their_lifetime() {
     let account: AccountId = ACCOUNT.parse().unwrap();
-    let token = tokens_at(at(NOW)).mint(account, Duration::from_secs(60))
+    let token = tokens_at(at(NOW))
+        .mint(account, Duration::from_secs(60))
         .unwrap();
     assert_eq!(verify(&token), Ok(account));
     let end = NOW + 60 + LEEWAY as i64;
-    assert_eq!(judge(&tokens_at(at(end - 1), &token)), Ok(account));
-    assert_eq!(judge(&tokens_at(at(end), &token)), Err(TokenError::Expired));
+    assert_eq!(judge(&tokens_at(at(end - 1)), &token), Ok(account));
+    assert_eq!(judge(&tokens_at(at(end)), &token), Err(TokenError::Expired));
 }
 
 /// HTTP-4, SES-6: `exp` counts, with the leeway, to the microsecond.
@@ -155,9 +157,10 @@ fn tokens_of_nobody_are_refused() {
 /// HTTP-4: only the configured secret.
 #[test]
 fn tokens_of_another_secret_are_refused() {
-    let other = tokens_of("another secret, also long enough to use");
+    let rules = ClaimRules::default();
+    let other = tokens_of("another secret, also long enough to use", rules, at(NOW));
     let token = other
-        .mint(ACCOUNT.parse().unwrap(), at(NOW), Duration::from_secs(60))
+        .mint(ACCOUNT.parse().unwrap(), Duration::from_secs(60))
         .unwrap();
     assert_eq!(verify(&token), Err(TokenError::WrongSignature));
 }
@@ -231,5 +234,53 @@ fn errors_do_not_repeat_the_token() {
 /// An empty secret would sign everything.
 #[test]
 fn empty_secrets_are_refused() {
-    assert!(UserTokens::new(&Secret::new(String::new()), Duration::ZERO).is_err());
+    let secret = Secret::new(String::new());
+    let world = StillWorld::at(at(NOW));
+    assert!(UserTokens::new(ClaimRules::default(), Some(&secret), None, world).is_err());
+}
+
+/// HTTP-4: issuer and audience count when they are configured; `aud` may list several.
+#[test]
+fn issuer_and_audience_are_checked() {
+    let rules = ClaimRules {
+        issuer: Some("https://login.example".to_owned()),
+        audience: Some("relay".to_owned()),
+        ..ClaimRules::default()
+    };
+    let tokens = tokens_of(SECRET, rules, at(NOW));
+    let judged = |iss: Value, aud: Value| {
+        let claims = json!({ "sub": ACCOUNT, "exp": NOW + 60, "iss": iss, "aud": aud });
+        judge(&tokens, &signed(&claims)).map(drop)
+    };
+    let issuer = json!("https://login.example");
+    for aud in [json!("relay"), json!(["relay"]), json!(["other", "relay"])] {
+        assert_eq!(judged(issuer.clone(), aud), Ok(()));
+    }
+    for aud in [
+        json!(null),
+        json!("other"),
+        json!("Relay"),
+        json!([]),
+        json!(["other", "relays"]),
+    ] {
+        assert_eq!(judged(issuer.clone(), aud), Err(TokenError::WrongAudience));
+    }
+    for iss in [
+        json!(null),
+        json!(""),
+        json!("https://login.example/"),
+        json!("HTTPS://login.example"),
+    ] {
+        assert_eq!(judged(iss, json!("relay")), Err(TokenError::WrongIssuer));
+    }
+    for (iss, aud) in [
+        (json!(["https://login.example"]), json!("relay")),
+        (issuer, json!(7)),
+    ] {
+        assert_eq!(judged(iss, aud), Err(TokenError::Malformed));
+    }
+    let minted = tokens
+        .mint(ACCOUNT.parse().unwrap(), Duration::from_secs(60))
+        .unwrap();
+    assert!(judge(&tokens, &minted).is_ok());
 }
