@@ -19,6 +19,7 @@ use relay_model::limits::Limits;
 use relay_model::websocket::handshake::{self, AcceptKey, UpgradeRequest};
 
 use crate::authentication::Authenticator;
+use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
 
 /// Where devices connect.
@@ -77,8 +78,9 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 }
             }
             Err(refusal) => {
-                tracing::debug!(
-                    peer = ?request.peer_addr(),
+                tracing::info!(
+                    target: STRANGERS,
+                    peer = request.peer_addr().map(tracing::field::display),
                     status = refusal.status().as_u16(),
                     reason = %refusal,
                     "upgrade refused"

@@ -7,6 +7,7 @@ mod framing;
 mod half_open;
 mod http;
 mod liveness;
+mod log;
 mod messages;
 mod presence;
 mod public_key_outages;
