@@ -1,0 +1,6 @@
+//! The store's suite over each store, and the stores against each other on random stories.
+
+mod history_row;
+mod memory;
+mod sqlite;
+mod stories;
