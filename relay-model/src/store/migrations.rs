@@ -3,16 +3,21 @@
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use super::StoreError;
+use super::dialect::Dialect;
 use super::pool::{Pool, query, transaction};
 
 /// Those of SQLite.
 pub(super) const SQLITE_MIGRATIONS: EmbeddedMigrations = embed_migrations!("../migrations/sqlite");
+
+/// Those of PostgreSQL.
+pub(super) const PG_MIGRATIONS: EmbeddedMigrations = embed_migrations!("../migrations/postgres");
 
 type MigrationError = Box<dyn std::error::Error + Send + Sync>;
 
 fn migrations_of(pool: &Pool) -> EmbeddedMigrations {
     match pool {
         Pool::Sqlite(_) => SQLITE_MIGRATIONS,
+        Pool::Pg(_) => PG_MIGRATIONS,
     }
 }
 
@@ -20,6 +25,7 @@ fn migrations_of(pool: &Pool) -> EmbeddedMigrations {
 /// write transaction, so that two processes that start at once apply each step once.
 pub(super) fn migrate(pool: &Pool) -> Result<Vec<String>, StoreError> {
     transaction!(pool, |connection| -> Result<Vec<String>, MigrationError> {
+        connection.begin_migration()?;
         let versions = connection.run_pending_migrations(migrations_of(pool))?;
         Ok(versions.iter().map(ToString::to_string).collect())
     })

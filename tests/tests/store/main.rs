@@ -2,5 +2,6 @@
 
 mod history_row;
 mod memory;
+mod postgres;
 mod sqlite;
 mod stories;

@@ -15,6 +15,7 @@ use relay_tests::memory_store::MemoryStore;
 use relay_tests::store_suite::Subject;
 use uuid::Uuid;
 
+use crate::postgres::PostgresSubject;
 use crate::sqlite::SqliteSubject;
 
 const ACCOUNTS: u128 = 2;
@@ -283,5 +284,16 @@ proptest! {
     #[test]
     fn memory_and_sqlite_tell_the_same_story(story in proptest::collection::vec(step(), 1..60)) {
         block_on(async { tell(&story, &SqliteSubject::new().await).await })?;
+    }
+}
+
+proptest! {
+    // Fewer: each has a database made and dropped, and a step is several exchanges with a server.
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// PR-6, PR-8, DR-5, EV-5, HTTP-1, HTTP-4: as in memory, so on PostgreSQL.
+    #[test]
+    fn memory_and_postgres_tell_the_same_story(story in proptest::collection::vec(step(), 1..60)) {
+        block_on(async { tell(&story, &PostgresSubject::new().await).await })?;
     }
 }
