@@ -103,7 +103,7 @@ fn device(number: usize) -> DeviceId {
     DeviceId::from_uuid(Uuid::from_u128(0xD000 + number as u128))
 }
 
-fn desktop() -> DesktopRegistration {
+pub(in crate::store) fn desktop() -> DesktopRegistration {
     DesktopRegistration {
         device_name: "Desk".to_owned(),
         platform: "linux".to_owned(),

@@ -146,3 +146,6 @@ fn connection_url(url: &PostgresUrl, timeout: Duration) -> Result<String, OpenEr
     }
     Ok(url.with_parameters(&settings))
 }
+
+#[cfg(test)]
+mod tests;
