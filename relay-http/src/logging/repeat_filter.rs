@@ -1,10 +1,9 @@
 //! Holds back warnings that repeat, and refusals of strangers at the door, which anybody can cause in
 //! any number, and tells how many (OP-5).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tracing::callsite::Identifier;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
@@ -13,17 +12,13 @@ use super::repetition::Repetition;
 /// The target of lines that strangers can cause in any number, whatever their level.
 pub(crate) const STRANGERS: &str = "relay::door";
 
+/// The place in the code that writes a line: the name that tracing gives it.
+type Place = &'static str;
+
 /// What a filter and its reports share. Not an actor's state: lines come from every thread, before
 /// and after there are actors.
 #[derive(Clone)]
-pub(super) struct RepeatFilter(Arc<Mutex<Repetition<Line>>>);
-
-/// A place in the code that writes lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Line {
-    callsite: Identifier,
-    name: &'static str,
-}
+pub(super) struct RepeatFilter(Arc<Mutex<Repetition<Place>>>);
 
 impl RepeatFilter {
     #[expect(
@@ -41,16 +36,12 @@ impl RepeatFilter {
     )]
     pub(super) fn report(&self) {
         let held_back = self.repetition().held_back(Instant::now());
-        for (line, count) in held_back {
-            tracing::info!(
-                at = line.name,
-                count,
-                "lines like those before were held back"
-            );
+        for (at, count) in held_back {
+            tracing::info!(at, count, "lines like those before were held back");
         }
     }
 
-    fn repetition(&self) -> std::sync::MutexGuard<'_, Repetition<Line>> {
+    fn repetition(&self) -> MutexGuard<'_, Repetition<Place>> {
         // Counts are never half written.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,11 +61,7 @@ impl<S: Subscriber> Filter<S> for RepeatFilter {
         if !may_flood(metadata) {
             return true;
         }
-        let line = Line {
-            callsite: metadata.callsite(),
-            name: metadata.name(),
-        };
-        self.repetition().admit(line)
+        self.repetition().admit(metadata.name())
     }
 }
 
