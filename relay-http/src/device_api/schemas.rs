@@ -59,7 +59,7 @@ pub(super) fn device_type() -> Object {
 
 /// What an API key allows (HTTP-4): at least one of them.
 pub(super) fn scopes() -> Array {
-    let names = [Scope::Rpc, Scope::Read, Scope::Write].map(|scope| json!(scope.to_string()));
+    let names = [Scope::Rpc, Scope::Read, Scope::Write].map(|scope| json!(scope.as_str()));
     ArrayBuilder::new()
         .items(words(names))
         .min_items(Some(1))
