@@ -1,6 +1,8 @@
 //! The configuration (OP-2): defaults, then a file, then the environment, then flags. One table of
 //! keys drives reading, checking and printing, and every value remembers where it came from.
 
+#[cfg(test)]
+mod bad_values;
 mod consistency;
 mod file;
 mod jwks_url;

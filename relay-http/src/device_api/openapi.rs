@@ -153,3 +153,89 @@ pub(super) async fn serve() -> HttpResponse {
         .insert_header(ContentType::json())
         .body(description())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use actix_web::http::Method;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::device_api::endpoints;
+
+    fn described() -> Value {
+        serde_json::from_str(description()).unwrap()
+    }
+
+    /// Section 11: every call that is served is described, and the other way round. HEAD goes without
+    /// saying beside GET, and the upgrade is served by the door.
+    #[test]
+    fn exactly_the_served_calls_are_described() {
+        let served: BTreeSet<(String, String)> = endpoints()
+            .iter()
+            .flat_map(|endpoint| {
+                let path = endpoint.path().to_owned();
+                let methods = endpoint.methods().iter().filter(|method| *method != Method::HEAD);
+                methods.map(move |method| (path.clone(), method.as_str().to_ascii_lowercase()))
+            })
+            .chain([(DEVICE_LINK.to_owned(), "get".to_owned())])
+            .collect();
+        let description = described();
+        let described: BTreeSet<(String, String)> = description["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, item)| {
+                let methods = item.as_object().unwrap().keys();
+                methods.map(move |method| (path.clone(), method.clone()))
+            })
+            .collect();
+        assert_eq!(described, served);
+    }
+
+    /// Section 11: what the description refers to is in it, and every call has a name of its own and
+    /// says who may call.
+    #[test]
+    fn the_description_is_whole() {
+        fn check_references(part: &Value, whole: &Value) {
+            match part {
+                Value::Object(members) => {
+                    for (name, value) in members {
+                        if let ("$ref", Some(target)) = (name.as_str(), value.as_str()) {
+                            let target = target.strip_prefix('#').unwrap();
+                            assert!(whole.pointer(target).is_some(), "{target}");
+                        }
+                        check_references(value, whole);
+                    }
+                }
+                Value::Array(items) => items.iter().for_each(|item| check_references(item, whole)),
+                _ => (),
+            }
+        }
+        let description = described();
+        assert_eq!(description["openapi"], "3.1.0");
+        check_references(&description, &description);
+
+        let schemes = &description["components"]["securitySchemes"];
+        let mut names = BTreeSet::new();
+        for (path, item) in description["paths"].as_object().unwrap() {
+            for (method, call) in item.as_object().unwrap() {
+                let name = call["operationId"].as_str().unwrap();
+                assert!(names.insert(name.to_owned()), "{name} twice");
+                let responses = call["responses"].as_object().unwrap();
+                let signed_in = call["security"].as_array();
+                assert_eq!(
+                    responses.contains_key("401"),
+                    signed_in.is_some(),
+                    "{method} {path}"
+                );
+                for requirement in signed_in.into_iter().flatten() {
+                    for scheme in requirement.as_object().unwrap().keys() {
+                        assert!(schemes[scheme].is_object(), "{scheme}");
+                    }
+                }
+            }
+        }
+    }
+}
