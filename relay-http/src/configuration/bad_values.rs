@@ -23,7 +23,8 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("server.allowed_origins", &["*", "app.example", "null"]),
         ("database.url", &["mysql://db/relay", "relay.db"]),
         ("database.migrate_at_start", &["yes", "1", "True"]),
-        ("auth.hs256_secret", &["short"]),
+        ("auth.hs256_secret", &["hunter2"]),
+        ("auth.jwks_url", &["ftp://idp.example/keys", "idp.example"]),
         ("telemetry.log_format", &["xml", "JSON"]),
         ("telemetry.log_level", &["verbose"]),
     ])

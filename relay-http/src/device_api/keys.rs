@@ -9,10 +9,10 @@ use relay_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DeviceApi, schemas};
 use super::body::JsonBody;
 use super::caller::CallingUser;
 use super::text::checked;
+use super::{DeviceApi, schemas};
 use crate::authentication::{ApiKey, live_keys};
 use crate::refusal::{Problem, Refusal};
 

@@ -51,9 +51,7 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::at("/api/devices/register").post(register_desktop::register),
         Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
         Endpoint::at("/api/devices").get(devices::list),
-        Endpoint::at("/api/keys")
-            .get(keys::list)
-            .post(keys::create),
+        Endpoint::at("/api/keys").get(keys::list).post(keys::create),
         Endpoint::at("/api/keys/{id}").delete(keys::revoke),
         Endpoint::at("/api/openapi.json").get(openapi::serve),
         Endpoint::at("/api/version").get(health::version),

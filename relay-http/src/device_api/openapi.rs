@@ -11,7 +11,7 @@ use utoipa::openapi::{Components, OpenApi as Document, PathItem, Ref};
 use utoipa::{Modify, OpenApi};
 
 use super::{devices, health, keys, register_desktop, register_phone};
-use crate::refusal::Problem;
+use crate::refusal::{Problem, Requirement};
 use crate::upgrade::DEVICE_LINK;
 
 #[derive(OpenApi)]
@@ -36,7 +36,7 @@ use crate::upgrade::DEVICE_LINK;
         health::ready,
         device_link,
     ),
-    components(responses(Problem)),
+    components(responses(Problem), schemas(Requirement)),
     tags(
         (name = "devices", description = "Devices register, and are listed and changed."),
         (name = "keys", description = "Users make and revoke API keys."),
@@ -176,7 +176,10 @@ mod tests {
             .iter()
             .flat_map(|endpoint| {
                 let path = endpoint.path().to_owned();
-                let methods = endpoint.methods().iter().filter(|method| *method != Method::HEAD);
+                let methods = endpoint
+                    .methods()
+                    .iter()
+                    .filter(|method| *method != Method::HEAD);
                 methods.map(move |method| (path.clone(), method.as_str().to_ascii_lowercase()))
             })
             .chain([(DEVICE_LINK.to_owned(), "get".to_owned())])

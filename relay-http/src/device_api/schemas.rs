@@ -5,7 +5,9 @@ use relay_model::credentials::Scope;
 use relay_model::limits::NAME_CHARACTERS;
 use relay_model::store::{DeviceStatus, DeviceType};
 use serde_json::{Value, json};
-use utoipa::openapi::schema::{Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::schema::{
+    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+};
 
 /// A time as in ENV-2: UTC, six fraction digits, `Z`.
 pub(super) fn time() -> Object {

@@ -2,12 +2,14 @@
 
 mod api_keys;
 mod command_line;
+mod description;
 mod events;
 mod framing;
 mod half_open;
 mod http;
 mod liveness;
 mod messages;
+mod origins;
 mod presence;
 mod public_key_outages;
 mod public_keys;
