@@ -87,6 +87,9 @@ pub enum Refusal {
     /// The device was forgotten; only its user can bring it back.
     #[error("the device was forgotten in its account; its user can let it rejoin")]
     DesktopForgotten,
+    /// The account has no such device: unknown, foreign and forgotten alike.
+    #[error("the account has no device with this id")]
+    NoSuchDevice,
     /// HTTP-4: the account has no such API key.
     #[error("the account has no API key with this id")]
     NoSuchKey,
@@ -192,7 +195,7 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound | Self::NoSuchKey => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -222,6 +225,7 @@ impl Refusal {
         match self {
             Self::Unauthorized(_) => ErrorType::AuthRequired,
             Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
+            Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
             }

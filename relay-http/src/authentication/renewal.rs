@@ -2,8 +2,8 @@
 
 use relay_actors::credentials::{NotVerified, TokenVerifier, Verification, VerifiedToken};
 
-use super::tokens::TokenRefusal;
 use super::UserTokens;
+use super::tokens::TokenRefusal;
 
 impl TokenVerifier for UserTokens {
     fn verify(&self, token: String) -> Verification {

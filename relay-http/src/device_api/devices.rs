@@ -17,7 +17,7 @@ use crate::refusal::{Problem, Refusal};
 /// One device, with the fields that are not set left out.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Device {
+pub(super) struct Device {
     #[schema(schema_with = schemas::id)]
     device_id: DeviceId,
     device_name: String,
@@ -124,9 +124,9 @@ impl DeviceQuery {
     operation_id = "listDevices",
     tag = "devices",
     params(
-        ("deviceType" = Option<String>, Query,
+        ("deviceType" = Option<String>, Query, pattern = "^(desktop|mobile)?$",
             description = "`desktop` or `mobile`; empty is no filter. `device_type` is the same."),
-        ("connectedOnly" = Option<String>, Query,
+        ("connectedOnly" = Option<String>, Query, pattern = "^(true|false|1|0)?$",
             description = "`true` or `1`, `false` or `0`. `connected_only` is the same."),
     ),
     responses(

@@ -3,6 +3,7 @@
 
 mod body;
 mod caller;
+mod change_device;
 mod devices;
 mod endpoint;
 mod health;
@@ -51,6 +52,8 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::at("/api/devices/register").post(register_desktop::register),
         Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
         Endpoint::at("/api/devices").get(devices::list),
+        // Behind the paths that it would match too.
+        Endpoint::at("/api/devices/{id}").patch(change_device::change),
         Endpoint::at("/api/keys").get(keys::list).post(keys::create),
         Endpoint::at("/api/keys/{id}").delete(keys::revoke),
         Endpoint::at("/api/openapi.json").get(openapi::serve),

@@ -10,7 +10,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Components, OpenApi as Document, PathItem, Ref};
 use utoipa::{Modify, OpenApi};
 
-use super::{devices, health, keys, register_desktop, register_phone};
+use super::{change_device, devices, health, keys, register_desktop, register_phone};
 use crate::refusal::{Problem, Requirement};
 use crate::upgrade::DEVICE_LINK;
 
@@ -27,6 +27,7 @@ use crate::upgrade::DEVICE_LINK;
         register_desktop::register,
         register_phone::register,
         devices::list,
+        change_device::change,
         keys::create,
         keys::list,
         keys::revoke,
@@ -112,7 +113,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     operation_id = "connectDevice",
     tag = "link",
     params(
-        ("X-Client-Type" = String, Header, description = "`desktop` or `mobile`."),
+        ("X-Client-Type" = String, Header, pattern = "^(desktop|mobile)$", description = "`desktop` or `mobile`."),
         ("X-Device-ID" = Option<String>, Header, description = "The device's own UUID."),
         ("X-Target-Desktop-Device-ID" = Option<String>, Header,
             description = "The UUID of the desktop that a phone works with."),

@@ -94,7 +94,7 @@ impl DesktopBody {
     tag = "devices",
     params(
         ("X-Device-ID" = String, Header, format = "uuid", description = "The desktop's UUID."),
-        ("X-Client-Type" = String, Header, description = "`desktop`."),
+        ("X-Client-Type" = String, Header, pattern = "^desktop$", description = "`desktop`."),
     ),
     request_body = DesktopBody,
     responses(

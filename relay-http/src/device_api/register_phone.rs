@@ -79,7 +79,7 @@ impl PhoneBody {
     tag = "devices",
     params(
         ("X-Device-ID" = String, Header, format = "uuid", description = "The phone's UUID."),
-        ("X-Client-Type" = String, Header, description = "`mobile`."),
+        ("X-Client-Type" = String, Header, pattern = "^mobile$", description = "`mobile`."),
     ),
     request_body = PhoneBody,
     responses(

@@ -6,7 +6,7 @@ use relay_model::limits::NAME_CHARACTERS;
 use relay_model::store::{DeviceStatus, DeviceType};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
-    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
 };
 
 /// A time as in ENV-2: UTC, six fraction digits, `Z`.
@@ -51,6 +51,14 @@ pub(super) fn desktop_name() -> Object {
         .description(Some(format!(
             "Trimmed; 1 to {NAME_CHARACTERS} characters must be left, and not `unknown`."
         )))
+        .build()
+}
+
+/// A [`desktop_name`] that may be left out or null.
+pub(super) fn optional_name() -> Object {
+    let types = SchemaType::from_iter([Type::String, Type::Null]);
+    ObjectBuilder::from(desktop_name())
+        .schema_type(types)
         .build()
 }
 
