@@ -1,6 +1,7 @@
 //! The door of the device relay: what a connection meets before an actor does (upgrade,
 //! credentials, device API), and how the process is configured, started and stopped.
 
+pub mod allowed_origins;
 pub mod authentication;
 pub mod command_line;
 pub mod configuration;

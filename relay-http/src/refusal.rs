@@ -2,6 +2,7 @@
 //! details with the members that shipped clients read (section 11 of the protocol).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use actix_http::StatusCode;
@@ -14,7 +15,9 @@ use relay_model::store::StoreError;
 use relay_model::websocket::handshake::{self, HandshakeError};
 use relay_model::wire::codes::ErrorCode;
 use serde::Serialize;
+use utoipa::{ToResponse, ToSchema};
 
+use crate::allowed_origins::OriginError;
 use crate::authentication::{AuthenticationError, CredentialsError};
 
 /// When a client should try again that found the database or the identity provider away: soon, and not in a loop.
@@ -40,7 +43,7 @@ pub enum Refusal {
     #[error("this path takes {allow} only")]
     MethodNotAllowed {
         /// What it takes, as in the `Allow` header.
-        allow: &'static str,
+        allow: Cow<'static, str>,
     },
     /// TR-1: an upgrade request that is not RFC 6455's.
     #[error("{0}")]
@@ -84,6 +87,9 @@ pub enum Refusal {
     /// The device was forgotten; only its user can bring it back.
     #[error("the device was forgotten in its account; its user can let it rejoin")]
     DesktopForgotten,
+    /// The account has no such device: unknown, foreign and forgotten alike.
+    #[error("the account has no device with this id")]
+    NoSuchDevice,
     /// HTTP-4: the account has no such API key.
     #[error("the account has no API key with this id")]
     NoSuchKey,
@@ -96,9 +102,49 @@ pub enum Refusal {
     /// The operating system gave no random numbers.
     #[error("the relay could not make a key; try again later")]
     NoRandomness,
+    /// TR-12: a web page of another site.
+    #[error(transparent)]
+    OriginNotAllowed(#[from] OriginError),
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
+    /// OP-8: the relay lives and cannot serve.
+    #[error("not ready: {}", Meanings(.missing))]
+    NotReady {
+        /// What is missing, at least one thing.
+        missing: Vec<Requirement>,
+    },
+}
+
+/// What a relay needs to be ready (OP-8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Requirement {
+    /// A database that answers, and is in the form that this version needs.
+    Database,
+}
+
+impl Requirement {
+    /// What people are told.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Database => "the database does not answer",
+        }
+    }
+}
+
+struct Meanings<'a>(&'a [Requirement]);
+
+impl fmt::Display for Meanings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, requirement) in self.0.iter().enumerate() {
+            if place > 0 {
+                f.write_str(", ")?;
+            }
+            f.write_str(requirement.meaning())?;
+        }
+        Ok(())
+    }
 }
 
 impl From<StoreError> for Refusal {
@@ -119,17 +165,29 @@ impl From<AuthenticationError> for Refusal {
     }
 }
 
-/// The body of a refusal.
-#[derive(Serialize)]
+/// Refused; `errorType` says why.
+#[derive(Serialize, ToSchema, ToResponse)]
+#[response(content_type = "application/problem+json")]
 #[serde(rename_all = "camelCase")]
-struct Problem<'a> {
-    r#type: &'static str,
-    title: &'a str,
+pub(crate) struct Problem {
+    /// `about:blank`: the title says what the status says.
+    #[serde(rename = "type")]
+    problem_type: &'static str,
+    title: &'static str,
+    /// The HTTP status.
     status: u16,
-    detail: &'a str,
+    /// A text for people.
+    detail: String,
+    /// The HTTP status again, where shipped clients look for it.
     code: u16,
-    message: &'a str,
+    /// The text again, where shipped clients look for it.
+    message: String,
+    /// The stable code; match on this.
     error_type: &'static str,
+    /// Of `/readyz` only: what is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    missing: Vec<Requirement>,
 }
 
 impl Refusal {
@@ -137,7 +195,7 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound | Self::NoSuchKey => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -153,8 +211,12 @@ impl Refusal {
                 StatusCode::CONFLICT
             }
             Self::NoRandomness => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::DesktopForgotten | Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::RelayUnavailable | Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::DesktopForgotten | Self::Forbidden(_) | Self::OriginNotAllowed(_) => {
+                StatusCode::FORBIDDEN
+            }
+            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -163,6 +225,7 @@ impl Refusal {
         match self {
             Self::Unauthorized(_) => ErrorType::AuthRequired,
             Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
+            Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
             }
@@ -183,7 +246,8 @@ impl Refusal {
             Self::TooManyKeys { .. } => ErrorType::TooManyKeys,
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
-            Self::RelayUnavailable | Self::KeysUnavailable => {
+            Self::OriginNotAllowed(_) => ErrorType::OriginNotAllowed,
+            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
                 ErrorType::Frame(ErrorCode::RelayUnavailable)
             }
         }
@@ -195,7 +259,10 @@ impl Refusal {
             Self::Unauthorized(_) => {
                 vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
             }
-            Self::MethodNotAllowed { allow } => vec![(ALLOW, HeaderValue::from_static(allow))],
+            // Method names are ASCII, so the value is always one of a header.
+            Self::MethodNotAllowed { allow } => HeaderValue::from_str(allow)
+                .map(|methods| vec![(ALLOW, methods)])
+                .unwrap_or_default(),
             Self::Handshake(HandshakeError::NotGet) => {
                 vec![(ALLOW, HeaderValue::from_static("GET"))]
             }
@@ -207,7 +274,7 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
-            Self::RelayUnavailable | Self::KeysUnavailable => {
+            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
                 vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]
             }
             _ => Vec::new(),
@@ -219,13 +286,17 @@ impl Refusal {
         let status = self.status();
         let detail = self.to_string();
         let problem = Problem {
-            r#type: "about:blank",
+            problem_type: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
-            detail: &detail,
+            detail: detail.clone(),
             code: status.as_u16(),
-            message: &detail,
+            message: detail,
             error_type: self.error_type().code(),
+            missing: match self {
+                Self::NotReady { missing } => missing.clone(),
+                _ => Vec::new(),
+            },
         };
         // Strings and numbers always serialize.
         serde_json::to_string(&problem).unwrap_or_default()
@@ -278,6 +349,8 @@ pub enum ErrorType {
     TooManyKeys,
     /// A fault of the relay itself.
     ServerFault,
+    /// The request came from a web page of an origin that is not allowed.
+    OriginNotAllowed,
     /// A code that error frames carry with the same meaning.
     Frame(ErrorCode),
 }
@@ -296,6 +369,7 @@ impl ErrorType {
             Self::InvalidBody => "invalidBody",
             Self::TooManyKeys => "tooManyKeys",
             Self::ServerFault => "serverFault",
+            Self::OriginNotAllowed => "originNotAllowed",
             Self::Frame(code) => code.code(),
         }
     }

@@ -59,6 +59,17 @@ pub enum ServeError {
     /// The database does not answer, or cannot be brought up to date.
     #[error("the database cannot be prepared: {0} (database.url: {1})")]
     Migration(StoreError, Origin),
+    /// The database is behind this version, and the relay may not change it.
+    #[error(
+        "the database is behind this version by: {}; apply them with `relay migrate`, or let the relay \
+         do it (database.migrate_at_start = false: {origin})", .pending.join(", ")
+    )]
+    PendingMigrations {
+        /// The steps that are missing.
+        pending: Vec<String>,
+        /// Where the relay was told not to apply them.
+        origin: Origin,
+    },
     /// The server did not start, or ended by itself.
     #[error("the server failed: {0}")]
     Server(io::Error),
@@ -77,7 +88,9 @@ impl ServeError {
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
             | Self::Listen { .. } => ExitStatus::Usage,
-            Self::Database(..) | Self::Migration(..) => ExitStatus::Unavailable,
+            Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
+                ExitStatus::Unavailable
+            }
             Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
         }
     }
@@ -140,7 +153,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let acceptor = relay.clone();
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
-    });
+    })
+    .with_origins(configuration.settings.allowed_origins.clone());
     let workers = workers.unwrap_or_else(cores);
     let server = server::start(listener, workers, door, move |config| api.routes(config))
         .map_err(ServeError::Server)?;
@@ -233,6 +247,17 @@ async fn open_store(configuration: &Configuration) -> Result<DieselStore, ServeE
     let origin = || configuration.origin("database.url");
     let store = DieselStore::open(database, limits)
         .map_err(|error| ServeError::Database(error, origin()))?;
+    if !configuration.settings.migrate_at_start {
+        let pending = store
+            .pending_migrations()
+            .await
+            .map_err(|error| ServeError::Migration(error, origin()))?;
+        if !pending.is_empty() {
+            let origin = configuration.origin("database.migrate_at_start");
+            return Err(ServeError::PendingMigrations { pending, origin });
+        }
+        return Ok(store);
+    }
     let applied = store
         .migrate()
         .await

@@ -2,18 +2,22 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use actix_http::{HttpService, Protocol};
 use actix_server::Server;
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
-use actix_web::dev::AppConfig;
-use actix_web::{App, HttpResponse, web};
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
+use actix_web::middleware::{Next, from_fn};
+use actix_web::{App, HttpResponse, ResponseError, web};
 use relay_actors::socket::transport::Transport;
 use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
 use relay_model::websocket::handshake::HandshakeError;
 use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
+use crate::allowed_origins::AllowedOrigins;
 use crate::refusal::Refusal;
 use crate::socket_options;
 use crate::upgrade::{DEVICE_LINK, StartConnection, UpgradeDoor};
@@ -87,7 +91,11 @@ pub fn service<T: Transport, S: StartConnection>(
         close_timeout,
         ..
     } = *door.limits();
+    let origins = Arc::clone(door.origins());
     let app = App::new()
+        .wrap(from_fn(move |request, next| {
+            known_origins_only(Arc::clone(&origins), request, next)
+        }))
         .configure(routes)
         .service(
             web::resource(DEVICE_LINK)
@@ -100,6 +108,19 @@ pub fn service<T: Transport, S: StartConnection>(
         .client_disconnect_timeout(close_timeout)
         .upgrade(fn_service(move |upgrade| door.clone().serve::<T>(upgrade)))
         .finish(map_config(app, |()| AppConfig::default()))
+}
+
+/// TR-12 for everything that is no upgrade, whatever its path: which calls there are is no business
+/// of a stranger's page either.
+async fn known_origins_only<B: MessageBody + 'static>(
+    origins: Arc<AllowedOrigins>,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+    match origins.check(request.head()) {
+        Ok(()) => Ok(next.call(request).await?.map_into_boxed_body()),
+        Err(error) => Ok(request.into_response(Refusal::from(error).error_response())),
+    }
 }
 
 /// A handler's way of refusing everything that reaches it.

@@ -12,6 +12,21 @@ Examples:
   relay config print > relay.toml
   relay config reference | less";
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  relay config check --config /etc/relay/relay.toml
+  relay config check --set limits.ping_interval=10s";
+
+const PRINT_EXAMPLES: &str = "\
+Examples:
+  relay config print --config /etc/relay/relay.toml
+  relay config print > relay.toml";
+
+const REFERENCE_EXAMPLES: &str = "\
+Examples:
+  relay config reference | less
+  relay config reference | grep origins";
+
 /// Check, print or explain the configuration.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -23,10 +38,13 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Say whether the configuration can be used, and else everything that is wrong with it.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(ConfigurationArguments),
     /// Print every value in force and where it came from; secrets are masked.
+    #[command(after_help = PRINT_EXAMPLES)]
     Print(ConfigurationArguments),
     /// Print every key with its default, what is allowed, and its meaning.
+    #[command(after_help = REFERENCE_EXAMPLES)]
     Reference,
 }
 

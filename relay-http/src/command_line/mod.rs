@@ -1,9 +1,11 @@
 //! The `relay` command: reads its arguments and the environment, runs one command, and says how the
 //! process ends (OP-1).
 
+mod completions;
 mod config;
 mod configuration_arguments;
 mod key;
+mod migrate;
 mod serve;
 mod token;
 
@@ -28,6 +30,7 @@ Examples:
   relay serve --set presence.reconnect_grace=10s  run with a shorter grace
   relay token --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --ttl 1h
   relay key create --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --scopes rpc,read
+  relay migrate --check                           what an update would change in the database
   relay config print                              every value in force and where it came from
 
 Exit codes: 0 done, 64 bad usage or configuration, 69 a needed service cannot be reached,
@@ -50,7 +53,9 @@ enum Command {
     Serve(serve::Arguments),
     Token(token::Arguments),
     Key(key::Arguments),
+    Migrate(migrate::Arguments),
     Config(config::Arguments),
+    Completions(completions::Arguments),
 }
 
 /// Why a command did not do what it was asked.
@@ -73,6 +78,8 @@ enum CommandError {
     Mint(#[from] MintError),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Migrate(#[from] migrate::MigrateError),
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -86,6 +93,7 @@ impl CommandError {
             | Self::NoLocalSecret => ExitStatus::Usage,
             Self::Serve(error) => error.exit_status(),
             Self::Key(error) => error.exit_status(),
+            Self::Migrate(_) => ExitStatus::Unavailable,
             // Whoever reads the output has seen enough, as `head` does.
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitStatus::Done,
             Self::Mint(_) | Self::Output(_) => ExitStatus::Internal,
@@ -132,7 +140,9 @@ pub fn run<'w>(
         Some(Command::Serve(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Token(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Key(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Migrate(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Config(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Completions(arguments)) => arguments.run(surroundings),
     };
     match done {
         Ok(()) => ExitStatus::Done,
@@ -191,14 +201,21 @@ mod tests {
             help.output
         );
         assert_eq!(relay(&["--version"], &[]).output, "relay 0.1.0\n");
-        for command in ["serve", "token", "key", "config"] {
-            let help = relay(&[command, "--help"], &[]);
+    }
+
+    /// OP-1: the help of every command, and of every command of a command, has examples.
+    #[test]
+    fn every_command_has_examples() {
+        fn check(command: &clap::Command) -> usize {
+            let help = command.get_after_help().map(ToString::to_string);
             assert!(
-                help.output.contains("Examples:"),
-                "{command}: {}",
-                help.output
+                help.is_some_and(|help| help.contains("Examples:\n  relay ")),
+                "{}",
+                command.get_name()
             );
+            1 + command.get_subcommands().map(check).sum::<usize>()
         }
+        assert!(check(&CommandLine::command()) >= 9);
     }
 
     /// OP-1: bad usage ends with 64 and says what is allowed.
@@ -213,6 +230,9 @@ mod tests {
             &["key", "list"],
             &["config"],
             &["config", "frobnicate"],
+            &["migrate", "--dry-run"],
+            &["completions"],
+            &["completions", "tcsh"],
             &["serve", "--set", "limits.ping_interval"],
             &["serve", "--config"],
         ] {
@@ -234,6 +254,8 @@ mod tests {
             &["serve"],
             &["token", "--account", account],
             &["key", "list", "--account", account],
+            &["migrate"],
+            &["migrate", "--check"],
             &["config", "check"],
             &["config", "print"],
         ] {

@@ -10,9 +10,13 @@ use super::jwks_url::JwksUrlError;
 use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
+use crate::allowed_origins::AllowedOriginsError;
 
 /// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2).
 pub const MIN_SECRET_BYTES: usize = 32;
+
+/// What a key of yes or no takes.
+const TRUE_OR_FALSE: &str = "true or false";
 
 /// A key that is not a protocol limit.
 pub struct SettingKey {
@@ -74,6 +78,20 @@ const SETTING_KEYS: &[SettingKey] = &[
         },
     },
     SettingKey {
+        section: "server",
+        name: "allowed_origins",
+        meaning: "Web pages that may use the relay, by what browsers send as `Origin` (TR-12); same-host stands for the host that a request names in `Host`.",
+        allowed: "same-host and origins such as https://app.example or http://localhost:3000, separated by commas",
+        secret: false,
+        set: |settings, text| {
+            settings.allowed_origins = text
+                .parse()
+                .map_err(|error: AllowedOriginsError| error.to_string())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.allowed_origins.to_string()),
+    },
+    SettingKey {
         section: "database",
         name: "url",
         meaning: "Where devices are kept. A path without a leading slash is relative to the working directory.",
@@ -87,6 +105,20 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| Some(format!("{:?}", settings.database)),
+    },
+    SettingKey {
+        section: "database",
+        name: "migrate_at_start",
+        meaning: "Whether `relay serve` brings the database up to date itself; if not, it starts only after `relay migrate` did.",
+        allowed: TRUE_OR_FALSE,
+        secret: false,
+        set: |settings, text| {
+            settings.migrate_at_start = text
+                .parse()
+                .map_err(|_| "neither true nor false".to_owned())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.migrate_at_start.to_string()),
     },
     SettingKey {
         section: "auth",
@@ -329,7 +361,15 @@ impl Key {
 
     /// Whether TOML writes its value without quotes.
     pub fn is_bare_in_toml(self) -> bool {
-        matches!(self, Self::Limit(key) if matches!(key.range(), LimitRange::Count(_)))
+        match self {
+            Self::Limit(key) => matches!(key.range(), LimitRange::Count(_)),
+            Self::Setting(key) => key.allowed == TRUE_OR_FALSE,
+        }
+    }
+
+    /// Whether a file may give it as a list of strings; elsewhere their commas part them.
+    pub fn takes_list(self) -> bool {
+        (self.section(), self.name()) == ("server", "allowed_origins")
     }
 }
 

@@ -1,10 +1,9 @@
-//! The layers under the flags: each becomes a list of keys with their text and origin, so that one
-//! place judges them all alike.
+//! The layers under the flags, of which the environment is read here: each becomes a list of keys
+//! with their text and origin, so that one place judges them all alike.
 
 use std::ffi::OsString;
-use std::path::Path;
 
-use config::{ConfigError, Environment, File, FileFormat, Map, Source, Value, ValueKind};
+use config::{Environment, Map, Source, ValueKind};
 
 use super::origin::Origin;
 use super::problem::Problem;
@@ -28,38 +27,8 @@ pub(super) struct Entry {
 pub(super) enum EntryValue {
     /// A string, number or boolean, as text.
     Text(String),
-    /// A list, which no key takes.
-    List,
-}
-
-/// Reads a TOML file. A missing file is an error only if it is `required`.
-///
-/// # Errors
-/// When it cannot be read or is not TOML.
-pub(super) fn read_file(path: &Path, required: bool) -> Result<Vec<Entry>, Problem> {
-    let unreadable = |reason: String| Problem::UnreadableFile {
-        path: path.to_owned(),
-        reason,
-    };
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !required => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(unreadable(error.to_string())),
-    };
-    let table = File::from_str(&text, FileFormat::Toml)
-        .collect()
-        .map_err(|error| unreadable(without_source_lines(&error)))?;
-
-    let mut entries = Vec::new();
-    flatten(
-        String::new(),
-        table,
-        &Origin::File(path.to_owned()),
-        &mut entries,
-    );
-    Ok(sorted(entries))
+    /// A list of such, which few keys take.
+    List(Vec<String>),
 }
 
 /// Reads the variables that begin with [`ENVIRONMENT_PREFIX`]; empty ones count as not set.
@@ -107,64 +76,19 @@ pub(super) fn read_environment(
     Ok(sorted(entries.collect()))
 }
 
-/// Makes one list of `section.key` out of nested tables. Deeper nesting gives longer keys, which
-/// are then unknown.
-fn flatten(prefix: String, table: Map<String, Value>, origin: &Origin, into: &mut Vec<Entry>) {
-    for (name, value) in table {
-        let key = if prefix.is_empty() {
-            name
-        } else {
-            format!("{prefix}.{name}")
-        };
-        match value.kind {
-            ValueKind::Table(inner) => flatten(key, inner, origin, into),
-            kind => into.push(Entry {
-                key,
-                value: text_of(kind),
-                origin: origin.clone(),
-            }),
-        }
-    }
-}
-
+/// The environment has no lists, tables or typed values: every variable is text.
 fn text_of(kind: ValueKind) -> EntryValue {
-    match kind {
-        ValueKind::Array(_) => EntryValue::List,
-        scalar => EntryValue::Text(scalar.to_string()),
-    }
+    EntryValue::Text(kind.to_string())
 }
 
 /// The map that the layers come in has no order of its own.
-fn sorted(mut entries: Vec<Entry>) -> Vec<Entry> {
+pub(super) fn sorted(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by(|one, other| one.key.cmp(&other.key));
     entries
 }
 
-/// The parser's message with the position but without the lines of the file that it quotes, which
-/// may hold a secret.
-fn without_source_lines(error: &ConfigError) -> String {
-    let message = match error {
-        ConfigError::FileParse { cause, .. } => cause.to_string(),
-        other => other.to_string(),
-    };
-    let kept: Vec<&str> = message
-        .lines()
-        .map(str::trim)
-        .filter(|line| {
-            !line.is_empty()
-                && !line
-                    .trim_start_matches(|c: char| c.is_ascii_digit())
-                    .trim_start()
-                    .starts_with('|')
-        })
-        .collect();
-    kept.join(": ")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
@@ -172,13 +96,6 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect()
-    }
-
-    fn file_with(text: &str) -> (tempfile::TempDir, PathBuf) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("relay.toml");
-        std::fs::write(&path, text).unwrap();
-        (directory, path)
     }
 
     fn keys_and_texts(entries: &[Entry]) -> Vec<(&str, &EntryValue)> {
@@ -229,47 +146,5 @@ mod tests {
                 variable: "RELAY__SERVER__LISTEN".to_owned()
             })
         );
-    }
-
-    /// OP-2: sections are tables; numbers and strings alike become text.
-    #[test]
-    fn files_are_flattened() {
-        let (_directory, path) = file_with(
-            "top = 1\n[limits]\nping_interval = \"5s\"\nrate_burst = 300\nlist = [1]\n[a.b]\nc = true\n",
-        );
-        let entries = read_file(&path, true).unwrap();
-        assert_eq!(
-            keys_and_texts(&entries),
-            [
-                ("a.b.c", &EntryValue::Text("true".to_owned())),
-                ("limits.list", &EntryValue::List),
-                ("limits.ping_interval", &EntryValue::Text("5s".to_owned())),
-                ("limits.rate_burst", &EntryValue::Text("300".to_owned())),
-                ("top", &EntryValue::Text("1".to_owned())),
-            ]
-        );
-    }
-
-    /// OP-1: a broken file is named with the position, and none of its lines is shown.
-    #[test]
-    fn broken_files_are_reported_without_their_text() {
-        let (_directory, path) = file_with("[auth]\nhs256_secret = \"hunter2\nx = 1\n");
-        let error = read_file(&path, true).unwrap_err().to_string();
-        assert!(
-            error.contains("relay.toml") && error.contains("line 2"),
-            "{error}"
-        );
-        assert!(!error.contains("hunter2"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_file_counts_only_when_it_was_asked_for() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("none.toml");
-        assert_eq!(read_file(&path, false), Ok(Vec::new()));
-        assert!(matches!(
-            read_file(&path, true),
-            Err(Problem::UnreadableFile { .. })
-        ));
     }
 }

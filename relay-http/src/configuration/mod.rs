@@ -1,7 +1,10 @@
 //! The configuration (OP-2): defaults, then a file, then the environment, then flags. One table of
 //! keys drives reading, checking and printing, and every value remembers where it came from.
 
+#[cfg(test)]
+mod bad_values;
 mod consistency;
+mod file;
 mod jwks_url;
 mod keys;
 mod layers;
@@ -29,6 +32,7 @@ pub use secret::Secret;
 pub use telemetry::{LogFormat, LogLevel};
 pub use units::parse_duration;
 
+use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::ClaimRules;
 use layers::{Entry, EntryValue};
 
@@ -42,8 +46,12 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Worker threads; `None` takes one for each core.
     pub workers: Option<usize>,
+    /// From which web pages browsers may come (TR-12).
+    pub allowed_origins: AllowedOrigins,
     /// Where devices are kept.
     pub database: DatabaseUrl,
+    /// Whether the relay brings its database up to date when it starts.
+    pub migrate_at_start: bool,
     /// The secret that user tokens are signed with, unless it is in `secret_file`.
     pub hs256_secret: Option<Secret>,
     /// The file of the signing secret if `hs256_secret` is not set.
@@ -70,7 +78,9 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
             workers: None,
+            allowed_origins: AllowedOrigins::default(),
             database: DatabaseUrl::Sqlite(data.join("relay.db")),
+            migrate_at_start: true,
             hs256_secret: None,
             secret_file: data.join("signing-secret"),
             jwks_file: None,
@@ -142,8 +152,8 @@ impl Configuration {
             Err(problem) => problems.push(problem),
         };
         match (&sources.file, &sources.fallback_file) {
-            (Some(path), _) => collect(layers::read_file(path, true)),
-            (None, Some(path)) => collect(layers::read_file(path, false)),
+            (Some(path), _) => collect(file::read(path, true)),
+            (None, Some(path)) => collect(file::read(path, false)),
             (None, None) => (),
         }
         collect(layers::read_environment(sources.environment));
@@ -205,7 +215,12 @@ impl Configuration {
                 let set = key.set(&mut self.settings, &text);
                 ((!key.is_secret()).then(|| text.into()), set)
             }
-            EntryValue::List => (None, Err("a list".to_owned())),
+            EntryValue::List(texts) if key.takes_list() => {
+                let text = texts.join(", ");
+                let set = key.set(&mut self.settings, &text);
+                (Some(text.into()), set)
+            }
+            EntryValue::List(_) => (None, Err("a list".to_owned())),
         };
         match set {
             Ok(()) => {
@@ -291,7 +306,13 @@ mod tests {
         assert_eq!(limits.client_timeout, Duration::from_secs(12));
         assert_eq!(limits.close_timeout, Duration::from_secs(3));
         assert_eq!(limits.reconnect_grace, Limits::default().reconnect_grace);
-        assert_eq!(read.origin("limits.ping_interval"), Origin::File(file));
+        assert_eq!(
+            read.origin("limits.ping_interval"),
+            Origin::File {
+                path: file,
+                line: 2
+            }
+        );
         let variable = "RELAY__LIMITS__CLIENT_TIMEOUT".to_owned();
         assert_eq!(
             read.origin("limits.client_timeout"),

@@ -8,8 +8,13 @@ use std::path::PathBuf;
 pub enum Origin {
     /// Nobody set it.
     Default,
-    /// A configuration file.
-    File(PathBuf),
+    /// A line of a configuration file.
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// The line of the key, counted from one.
+        line: usize,
+    },
     /// The environment variable of this name.
     Environment(String),
     /// A flag of the command line, as it was written.
@@ -20,7 +25,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path) => path.display().fmt(f),
+            Self::File { path, line } => write!(f, "{}, line {line}", path.display()),
             Self::Environment(variable) => write!(f, "environment variable {variable}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),
         }

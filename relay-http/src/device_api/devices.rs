@@ -6,35 +6,50 @@ use relay_model::ids::DeviceId;
 use relay_model::store::{DeviceFilter, DeviceRow, DeviceStatus, DeviceType, OfflineReason};
 use relay_model::time::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::DeviceApi;
 use super::caller::Caller;
+use super::schemas;
 use crate::device_headers::client_type;
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, Refusal};
 
 /// One device, with the fields that are not set left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Device {
+pub(super) struct Device {
+    #[schema(schema_with = schemas::id)]
     device_id: DeviceId,
     device_name: String,
+    #[schema(schema_with = schemas::device_type)]
     device_type: DeviceType,
     platform: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
     platform_version: Option<String>,
     app_version: String,
+    #[schema(schema_with = schemas::device_status)]
     status: DeviceStatus,
     is_connected: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time, required = false)]
     last_seen: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time, required = false)]
     last_heartbeat: Option<Timestamp>,
+    /// Why it is offline; later versions may know further words.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
     offline_reason: Option<OfflineReason>,
+    /// Any JSON, as the device gave it.
+    #[schema(schema_with = schemas::opaque)]
     capabilities: serde_json::Value,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
     active_project_directory: Option<String>,
+    #[schema(schema_with = schemas::time)]
     created_at: Timestamp,
+    #[schema(schema_with = schemas::time)]
     updated_at: Timestamp,
 }
 
@@ -100,6 +115,26 @@ impl DeviceQuery {
     }
 }
 
+/// List devices.
+///
+/// The devices of the account with their live status, forgotten ones left out.
+#[utoipa::path(
+    get,
+    path = "/api/devices",
+    operation_id = "listDevices",
+    tag = "devices",
+    params(
+        ("deviceType" = Option<String>, Query, pattern = "^(desktop|mobile)?$",
+            description = "`desktop` or `mobile`; empty is no filter. `device_type` is the same."),
+        ("connectedOnly" = Option<String>, Query, pattern = "^(true|false|1|0)?$",
+            description = "`true` or `1`, `false` or `0`. `connected_only` is the same."),
+    ),
+    responses(
+        (status = 200, description = "The devices.", body = [Device]),
+        (status = 400, response = Problem),
+    ),
+    security(("userToken" = []), ("apiKey" = [])),
+)]
 pub(super) async fn list(
     caller: Caller,
     api: web::Data<DeviceApi>,

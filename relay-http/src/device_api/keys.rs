@@ -7,41 +7,53 @@ use relay_model::ids::ApiKeyId;
 use relay_model::store::{ApiKeyRow, NewApiKey};
 use relay_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingUser;
 use super::text::checked;
+use super::{DeviceApi, schemas};
 use crate::authentication::{ApiKey, live_keys};
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, Refusal};
 
 /// What the key is to be.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeyBody {
+    #[schema(min_length = 1, pattern = r"\S")]
     name: Option<String>,
+    #[schema(schema_with = schemas::scopes)]
     scopes: Vec<String>,
+    /// When the key ends; left out, it does not. With any offset.
+    #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
 
 /// A key, with the fields that are not set left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Key {
+    #[schema(schema_with = schemas::id)]
     id: ApiKeyId,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
     name: Option<String>,
+    #[schema(schema_with = schemas::scopes)]
     scopes: Scopes,
+    #[schema(schema_with = schemas::time)]
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time, required = false)]
     expires_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time, required = false)]
     revoked_at: Option<Timestamp>,
 }
 
 /// The answer that shows a key's secret, which nothing else ever does.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CreatedKey<'a> {
+    /// The key itself, shown this once.
     key: &'a str,
     #[serde(flatten)]
     rest: Key,
@@ -112,6 +124,23 @@ fn moment_after(now: Timestamp, text: &str) -> Result<Timestamp, Refusal> {
     Ok(moment)
 }
 
+/// Make an API key.
+#[utoipa::path(
+    post,
+    path = "/api/keys",
+    operation_id = "createKey",
+    tag = "keys",
+    request_body = KeyBody,
+    responses(
+        (status = 201, description = "Made; the key is shown this once.", body = CreatedKey),
+        (status = 400, response = Problem),
+        (status = 408, response = Problem),
+        (status = 409, response = Problem),
+        (status = 413, response = Problem),
+        (status = 500, response = Problem),
+    ),
+    security(("userToken" = [])),
+)]
 pub(super) async fn create(
     user: CallingUser,
     api: web::Data<DeviceApi>,
@@ -153,6 +182,17 @@ pub(super) async fn create(
         .json(CreatedKey { key: &key, rest }))
 }
 
+/// List the account's API keys.
+///
+/// Oldest first, ended ones included.
+#[utoipa::path(
+    get,
+    path = "/api/keys",
+    operation_id = "listKeys",
+    tag = "keys",
+    responses((status = 200, description = "The keys, without their secrets.", body = [Key])),
+    security(("userToken" = [])),
+)]
 pub(super) async fn list(
     user: CallingUser,
     api: web::Data<DeviceApi>,
@@ -162,6 +202,19 @@ pub(super) async fn list(
     Ok(HttpResponse::Ok().json(keys))
 }
 
+/// Revoke an API key.
+#[utoipa::path(
+    delete,
+    path = "/api/keys/{id}",
+    operation_id = "revokeKey",
+    tag = "keys",
+    params(("id" = String, Path, format = "uuid", description = "The key's id, in any case.")),
+    responses(
+        (status = 204, description = "Revoked, at the latest by this call."),
+        (status = 404, response = Problem),
+    ),
+    security(("userToken" = [])),
+)]
 pub(super) async fn revoke(
     user: CallingUser,
     api: web::Data<DeviceApi>,

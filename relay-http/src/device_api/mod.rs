@@ -3,23 +3,27 @@
 
 mod body;
 mod caller;
+mod change_device;
 mod devices;
+mod endpoint;
 mod health;
 mod keys;
+mod openapi;
 mod register_desktop;
 mod register_phone;
+mod schemas;
 mod text;
 
 use std::sync::Arc;
 
-use actix_web::guard::{self, Guard};
-use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, web};
+use actix_web::web;
 use relay_actors::Relay;
-
 use relay_actors::environment::Environment;
 
 use crate::authentication::Authenticator;
-use crate::refusal::Refusal;
+use endpoint::Endpoint;
+
+pub use openapi::description;
 
 /// What the calls work with.
 #[derive(Clone)]
@@ -35,70 +39,26 @@ pub struct DeviceApi {
 impl DeviceApi {
     /// Adds the calls to an App.
     pub fn routes(&self, config: &mut web::ServiceConfig) {
-        config
-            .app_data(web::Data::new(self.clone()))
-            .service(post("/api/devices/register", register_desktop::register))
-            .service(post(
-                "/api/devices/mobile/register",
-                register_phone::register,
-            ))
-            .service(get("/api/devices", devices::list))
-            .service(
-                web::resource("/api/keys")
-                    .route(web::post().to(keys::create))
-                    .route(web::route().guard(reading()).to(keys::list))
-                    .default_service(refuse_method("GET, HEAD, POST")),
-            )
-            .service(
-                web::resource("/api/keys/{id}")
-                    .route(web::delete().to(keys::revoke))
-                    .default_service(refuse_method("DELETE")),
-            )
-            .service(get("/api/version", health::version))
-            .service(get("/healthz", health::alive))
-            .service(get("/readyz", health::ready));
+        config.app_data(web::Data::new(self.clone()));
+        for endpoint in endpoints() {
+            config.service(endpoint.into_resource());
+        }
     }
 }
 
-fn post<F, Args>(path: &str, handler: F) -> Resource
-where
-    F: Handler<Args>,
-    Args: FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    resource(path, "POST", guard::Post(), handler)
-}
-
-/// HEAD is served too: health checks of load balancers ask so.
-fn get<F, Args>(path: &str, handler: F) -> Resource
-where
-    F: Handler<Args>,
-    Args: FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    resource(path, "GET, HEAD", reading(), handler)
-}
-
-fn reading() -> impl Guard {
-    guard::Any(guard::Get()).or(guard::Head())
-}
-
-fn refuse_method(allow: &'static str) -> Route {
-    web::to(move || async move { Err::<HttpResponse, _>(Refusal::MethodNotAllowed { allow }) })
-}
-
-fn resource<F, Args>(
-    path: &str,
-    allow: &'static str,
-    method: impl Guard + 'static,
-    handler: F,
-) -> Resource
-where
-    F: Handler<Args>,
-    Args: FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    web::resource(path)
-        .route(web::route().guard(method).to(handler))
-        .default_service(refuse_method(allow))
+/// Every path that the API serves. A test holds it against the published description.
+fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::at("/api/devices/register").post(register_desktop::register),
+        Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
+        Endpoint::at("/api/devices").get(devices::list),
+        // Behind the paths that it would match too.
+        Endpoint::at("/api/devices/{id}").patch(change_device::change),
+        Endpoint::at("/api/keys").get(keys::list).post(keys::create),
+        Endpoint::at("/api/keys/{id}").delete(keys::revoke),
+        Endpoint::at("/api/openapi.json").get(openapi::serve),
+        Endpoint::at("/api/version").get(health::version),
+        Endpoint::at("/healthz").get(health::alive),
+        Endpoint::at("/readyz").get(health::ready),
+    ]
 }

@@ -5,28 +5,37 @@ use relay_model::ids::DeviceId;
 use relay_model::store::{DesktopRegistration, DeviceStatus, RegistrationOutcome};
 use relay_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingDesktop;
+use super::schemas;
 use super::text::{checked, desktop_name};
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, Refusal};
 
 /// What the desktop says about itself.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DesktopBody {
+    #[schema(schema_with = schemas::desktop_name)]
     device_name: String,
     platform: DesktopPlatform,
+    #[schema(min_length = 1, pattern = r"\S")]
     platform_version: Option<String>,
+    #[schema(schema_with = schemas::trimmed_text)]
     app_version: String,
+    /// Any JSON; kept as it is. Left out, a row keeps what it has.
+    #[schema(schema_with = schemas::opaque)]
     capabilities: Option<serde_json::Value>,
+    /// Whether the desktop is admitted to the relay (EV-5). Left out, a row keeps what it has.
     relay_eligible: Option<bool>,
+    /// Undoes a forget; to be sent on the user's action only.
     rejoin: Option<bool>,
 }
 
 /// The operating systems that desktops run on.
-#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum DesktopPlatform {
     Macos,
@@ -44,12 +53,17 @@ impl DesktopPlatform {
     }
 }
 
-#[derive(Debug, Serialize)]
+/// The row as it stands.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RegisteredDesktop {
+    #[schema(schema_with = schemas::id)]
     device_id: DeviceId,
+    #[schema(schema_with = schemas::device_status)]
     status: DeviceStatus,
+    #[schema(schema_with = schemas::time)]
     created_at: Timestamp,
+    #[schema(schema_with = schemas::time)]
     updated_at: Timestamp,
 }
 
@@ -70,6 +84,28 @@ impl DesktopBody {
     }
 }
 
+/// Register a desktop.
+///
+/// Makes the desktop's row or renews it. A forgotten desktop is refused unless it asks to rejoin.
+#[utoipa::path(
+    post,
+    path = "/api/devices/register",
+    operation_id = "registerDesktop",
+    tag = "devices",
+    params(
+        ("X-Device-ID" = String, Header, format = "uuid", description = "The desktop's UUID."),
+        ("X-Client-Type" = String, Header, pattern = "^desktop$", description = "`desktop`."),
+    ),
+    request_body = DesktopBody,
+    responses(
+        (status = 201, description = "Registered.", body = RegisteredDesktop),
+        (status = 400, response = Problem),
+        (status = 408, response = Problem),
+        (status = 409, response = Problem),
+        (status = 413, response = Problem),
+    ),
+    security(("userToken" = []), ("apiKey" = [])),
+)]
 pub(super) async fn register(
     caller: CallingDesktop,
     api: web::Data<DeviceApi>,

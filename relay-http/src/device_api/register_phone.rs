@@ -4,25 +4,31 @@ use actix_web::{HttpResponse, web};
 use relay_model::ids::DeviceId;
 use relay_model::store::{DeviceStatus, DeviceType, PhoneRegistration, RegistrationOutcome};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingPhone;
+use super::schemas;
 use super::text::checked;
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, Refusal};
 
 /// What the phone says about itself.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PhoneBody {
+    #[schema(schema_with = schemas::trimmed_text)]
     device_name: String,
     platform: PhonePlatform,
+    #[schema(schema_with = schemas::trimmed_text)]
     app_version: String,
+    /// Any JSON; kept as it is. Left out, a row keeps what it has.
+    #[schema(schema_with = schemas::opaque)]
     capabilities: Option<serde_json::Value>,
 }
 
 /// The operating systems that phones run on.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum PhonePlatform {
     Ios,
@@ -38,11 +44,14 @@ impl PhonePlatform {
     }
 }
 
-#[derive(Debug, Serialize)]
+/// The row as it stands.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RegisteredPhone {
+    #[schema(schema_with = schemas::id)]
     device_id: DeviceId,
     device_name: String,
+    #[schema(schema_with = schemas::device_type)]
     device_type: DeviceType,
     platform: String,
     app_version: String,
@@ -60,6 +69,28 @@ impl PhoneBody {
     }
 }
 
+/// Register a phone.
+///
+/// Makes the phone's row or renews it.
+#[utoipa::path(
+    post,
+    path = "/api/devices/mobile/register",
+    operation_id = "registerPhone",
+    tag = "devices",
+    params(
+        ("X-Device-ID" = String, Header, format = "uuid", description = "The phone's UUID."),
+        ("X-Client-Type" = String, Header, pattern = "^mobile$", description = "`mobile`."),
+    ),
+    request_body = PhoneBody,
+    responses(
+        (status = 201, description = "Registered.", body = RegisteredPhone),
+        (status = 400, response = Problem),
+        (status = 408, response = Problem),
+        (status = 409, response = Problem),
+        (status = 413, response = Problem),
+    ),
+    security(("userToken" = []), ("apiKey" = [])),
+)]
 pub(super) async fn register(
     caller: CallingPhone,
     api: web::Data<DeviceApi>,

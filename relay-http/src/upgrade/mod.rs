@@ -18,6 +18,7 @@ use relay_actors::socket::transport::Transport;
 use relay_model::limits::Limits;
 use relay_model::websocket::handshake::{self, AcceptKey, UpgradeRequest};
 
+use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::Authenticator;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
@@ -42,17 +43,34 @@ impl<F> StartConnection for F where
 pub struct UpgradeDoor<S> {
     authenticator: Authenticator,
     limits: Arc<Limits>,
+    origins: Arc<AllowedOrigins>,
     start: S,
 }
 
 impl<S: StartConnection> UpgradeDoor<S> {
-    /// A door that lets in whom `authenticator` knows and hands them to `start`.
+    /// A door that lets in whom `authenticator` knows and hands them to `start`. Browsers may come
+    /// from pages of the same host (TR-12).
     pub fn new(authenticator: Authenticator, limits: Arc<Limits>, start: S) -> Self {
         Self {
             authenticator,
             limits,
+            origins: Arc::default(),
             start,
         }
+    }
+
+    /// The same door for browsers on pages of `origins` (TR-12).
+    #[must_use]
+    pub fn with_origins(self, origins: AllowedOrigins) -> Self {
+        Self {
+            origins: Arc::new(origins),
+            ..self
+        }
+    }
+
+    /// From which pages browsers may come.
+    pub fn origins(&self) -> &Arc<AllowedOrigins> {
+        &self.origins
     }
 
     /// The limits in force.
@@ -92,10 +110,13 @@ impl<S: StartConnection> UpgradeDoor<S> {
     }
 
     /// The handshake is judged before the credentials, so that a client that speaks no WebSocket
-    /// learns that and not a verdict about its token.
+    /// learns that and not a verdict about its token; the origin too, so that a stranger's page
+    /// learns nothing about its visitor's.
     async fn admit(&self, request: &Request) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
         if request.method() == Method::CONNECT {
-            return Err(Refusal::MethodNotAllowed { allow: "GET" });
+            return Err(Refusal::MethodNotAllowed {
+                allow: "GET".into(),
+            });
         }
         if request.path() != DEVICE_LINK {
             return Err(Refusal::NotFound);
@@ -108,6 +129,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_bytes())),
         })?;
+        self.origins.check(request.head())?;
         let identity = self.authenticator.identify(headers).await?;
         Ok((origin::origin_of(identity, request), key))
     }

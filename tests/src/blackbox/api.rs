@@ -4,6 +4,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use super::account::{Account, ClientType, Device};
+use super::description::conforms;
 use super::process::Relay;
 
 /// An answer of the HTTP API.
@@ -71,10 +72,10 @@ impl Relay {
         self.call(Method::GET, path, &[], None).await
     }
 
-    /// Any call.
+    /// Any call. Its answer is held against the published description.
     ///
     /// # Panics
-    /// When no answer comes.
+    /// When no answer comes, or one that is not described.
     pub async fn call(
         &self,
         method: Method,
@@ -83,7 +84,7 @@ impl Relay {
         body: Option<String>,
     ) -> HttpAnswer {
         let url = format!("http://{}{path}", self.address());
-        let mut request = self.client.request(method, url);
+        let mut request = self.client.request(method.clone(), url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -95,7 +96,11 @@ impl Relay {
         let response = request.timeout(super::DEADLINE).send().await;
         let response =
             response.unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
-        HttpAnswer::read(response).await
+        let answer = HttpAnswer::read(response).await;
+        if let Err(problem) = conforms(&method, path, &answer) {
+            panic!("{problem}{}", self.evidence().tail());
+        }
+        answer
     }
 
     /// Any call with credentials in `Authorization`, such as `Bearer <token>`.

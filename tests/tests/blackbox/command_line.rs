@@ -159,3 +159,92 @@ async fn configuration_has_layers() {
 }
 
 const SECRET: &str = "another secret that is long enough";
+
+/// OP-1: every command ends with the code that its outcome has.
+#[tokio::test]
+async fn every_command_has_its_exit_codes() {
+    let site = Site::new(&[("server.listen", "127.0.0.1:0")]);
+    let account = relay_tests::blackbox::fresh_id();
+    let away = ["--database-url", "sqlite:///dev/null/relay.db"];
+    let broken = ["--set", "limits.ping_interval=soon"];
+    let secret = format!("auth.hs256_secret={SECRET}");
+    let token = ["token", "--account", &account];
+    let keys = ["key", "list", "--account", &account];
+    for (code, arguments) in [
+        (0, &["completions", "bash"][..]),
+        (0, &["config", "check"]),
+        (0, &["config", "print"]),
+        (0, &["config", "reference"]),
+        (0, &["migrate"]),
+        (0, &["migrate", "--check"]),
+        (0, &keys),
+        (0, &[&token[..], &["--set", &secret]].concat()),
+        (64, &["completions"]),
+        (64, &["completions", "tcsh"]),
+        (64, &["config"]),
+        (64, &[&["config", "check"][..], &broken].concat()),
+        (64, &[&["config", "print"][..], &broken].concat()),
+        (64, &["config", "reference", "--all"]),
+        (64, &["migrate", "--dry-run"]),
+        (64, &[&["migrate"][..], &broken].concat()),
+        (64, &["key", "list"]),
+        (64, &[&keys[..], &broken].concat()),
+        (64, &[&token[..], &["--ttl", "0s"]].concat()),
+        (64, &[&token[..], &broken].concat()),
+        (64, &[&["serve"][..], &broken].concat()),
+        (64, &["serve", "--listen", "192.0.2.1:1"]),
+        (69, &[&["serve"][..], &away].concat()),
+        (69, &[&["migrate"][..], &away].concat()),
+        (69, &[&["migrate", "--check"][..], &away].concat()),
+        (69, &[&keys[..], &away].concat()),
+    ] {
+        let output = run(&site, arguments).await;
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {output:?}"
+        );
+        let said = if code == 0 {
+            &output.stdout
+        } else {
+            &output.stderr
+        };
+        assert!(!said.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+/// OP-1: a relay that may not change its database says what is missing, and starts once it is there.
+#[tokio::test]
+async fn a_relay_waits_for_its_migrations() {
+    let site = Site::new(&[("database.migrate_at_start", "false")]);
+    let database = format!("sqlite://{}", site.path("relay.db").display());
+    let database = ["--database-url", &database];
+    let serve = [&["serve", "--listen", "127.0.0.1:0"][..], &database].concat();
+    let output = run(&site, &serve).await;
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+    let message = text(&output.stderr);
+    for part in [
+        "_devices",
+        "relay migrate",
+        "database.migrate_at_start",
+        "RELAY__DATABASE__MIGRATE_AT_START",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let check = [&["migrate", "--check"][..], &database].concat();
+    let output = run(&site, &check).await;
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+    assert!(text(&output.stdout).contains("pending "), "{output:?}");
+
+    let output = run(&site, &[&["migrate"][..], &database].concat()).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let applied = text(&output.stdout);
+    assert!(
+        applied.lines().all(|line| line.starts_with("applied ")),
+        "{applied}"
+    );
+    let relay = site.start().await;
+    assert_eq!(relay.get("/readyz").await.status, 200);
+    let output = run(&site, &check).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

@@ -318,6 +318,38 @@ async fn the_relay_tells_how_it_is() {
     assert!(version.body["version"].is_string());
 }
 
+/// OP-8: a relay without its database lives, and says that it is not ready and what is missing.
+#[tokio::test]
+async fn readiness_says_what_is_missing() {
+    let relay = Relay::start().await;
+    relay
+        .site()
+        .database()
+        .execute("ALTER TABLE relay_policy RENAME TO mislaid");
+    let answer = relay.get("/readyz").await;
+    answer.assert_problem(503, "relayUnavailable");
+    assert_eq!(answer.body["missing"], json!(["database"]));
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    let told = answer.body["message"].as_str().unwrap();
+    assert!(told.contains("database"), "{told}");
+    assert!(!answer.body.to_string().contains("relay_policy"), "{told}");
+    assert_eq!(relay.get("/healthz").await.status, 200);
+    relay
+        .get("/api/version")
+        .await
+        .assert_problem(503, "relayUnavailable");
+
+    relay
+        .site()
+        .database()
+        .execute("ALTER TABLE mislaid RENAME TO relay_policy");
+    let answer = relay.get("/readyz").await;
+    assert_eq!(
+        (answer.status, &answer.body),
+        (200, &json!({ "status": "ready" }))
+    );
+}
+
 async fn post(relay: &Relay, device: &Device, client_type: &str, body: String) -> HttpAnswer {
     let authorization = format!("Bearer {}", device.account.token);
     let headers = [

@@ -1,7 +1,9 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
 mod api_keys;
+mod change_device;
 mod command_line;
+mod description;
 mod events;
 mod framing;
 mod half_open;
@@ -9,6 +11,7 @@ mod http;
 mod liveness;
 mod log;
 mod messages;
+mod origins;
 mod presence;
 mod public_key_outages;
 mod public_keys;
