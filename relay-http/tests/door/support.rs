@@ -62,7 +62,8 @@ impl Environment for StillWorld {
     }
 }
 
-fn tokens(now: Timestamp) -> UserTokens {
+/// Makes and knows the tokens of these tests at `now`.
+pub(crate) fn tokens(now: Timestamp) -> UserTokens {
     let rules = ClaimRules {
         leeway: LEEWAY,
         ..ClaimRules::default()
