@@ -236,6 +236,37 @@ async fn sockets_open_with_keys() {
     answer.assert_problem(401, "authRequired");
 }
 
+/// SES-6: the sockets of a key that was revoked over HTTP or by command are closed; others stay.
+#[tokio::test]
+async fn revoked_keys_lose_their_sockets() {
+    let relay = Relay::start().await;
+    let account = Account::new();
+    let mut kept = relay.desktop(&account).await;
+    for by_command in [false, true] {
+        let made = make(&relay, &account, json!({ "scopes": ["rpc"] })).await;
+        let key = made["key"].as_str().unwrap();
+        let id = made["id"].as_str().unwrap();
+        let device = account.new_desktop();
+        relay.enrol(&device).await;
+        let mut headers = device.upgrade_headers();
+        headers.retain(|(name, _)| name != "Authorization");
+        headers.push(("X-API-Key".to_owned(), key.to_owned()));
+        let mut socket = relay.upgrade_with(&device, &headers).await;
+        socket.register().await;
+        if by_command {
+            let arguments = ["revoke", "--account", &account.id, id];
+            let (code, _, errors) = command(relay.site(), &arguments).await;
+            assert_eq!(code, Some(0), "{errors}");
+        } else {
+            let path = format!("/api/keys/{id}");
+            let ended = as_user(&relay, &account, Method::DELETE, &path, None).await;
+            assert_eq!(ended.status, 204, "{ended:?}");
+        }
+        socket.expect_close(4401).await;
+    }
+    kept.ping().await;
+}
+
 /// HTTP-4: a key that is none, unknown, altered or over is 401 and is not repeated.
 #[tokio::test]
 async fn bad_keys_get_401() {
