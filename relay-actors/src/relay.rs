@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::credentials::{CountKeySockets, CredentialsActor, TokenVerifier};
 use crate::directory::{
-    DirectoryActor, DirectoryState, FindPair, ReadDirectoryState, ReadLiveDevices,
+    DirectoryActor, DirectoryState, FindPair, LiveDevice, ReadDirectoryState, ReadLiveDevices,
     RegistrationSequence, StopSockets,
 };
 use crate::environment::Environment;
@@ -228,7 +228,7 @@ impl Relay {
         account: AccountId,
         devices: &mut [DeviceRow],
     ) -> Result<(), StoreError> {
-        let live = self.directory().send(ReadLiveDevices(account)).await;
+        let live = self.live_devices(account).await;
         let live = live.map_err(|_| StoreError::Unavailable("the directory is gone".to_owned()))?;
         for device in devices {
             match live.iter().find(|live| live.device == device.id) {
@@ -249,6 +249,15 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// The account's devices that have a route or are within a grace, as this relay knows them,
+    /// without the database.
+    ///
+    /// # Errors
+    /// When the directory is gone.
+    pub async fn live_devices(&self, account: AccountId) -> Result<Vec<LiveDevice>, MailboxError> {
+        self.directory().send(ReadLiveDevices(account)).await
     }
 
     /// Whether a desktop that this relay does not know may still come over from another instance, so

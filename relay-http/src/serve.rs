@@ -19,6 +19,7 @@ use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserToke
 use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
+use crate::logging;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
@@ -159,6 +160,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         .map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
+    actix_rt::spawn(logging::report_held_back_lines());
 
     tracing::info!(
         listen = %address,

@@ -4,4 +4,5 @@ pub mod blackbox;
 pub mod load;
 pub mod memory_store;
 pub mod paused;
+pub mod simulator;
 pub mod store_suite;

@@ -59,6 +59,30 @@ pub enum CloseCause {
     Failed(io::Error),
 }
 
+impl CloseCause {
+    /// Its word in the log (OP-5).
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Peer(_) => "client_closed",
+            Self::Violation(_) => "protocol_violation",
+            Self::EndOfStream => "connection_ended",
+            Self::Failed(error) => match error.kind() {
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "network_reset",
+                _ => "network_error",
+            },
+        }
+    }
+
+    /// The close code that the connection ended with, whoever sent it.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Peer(code) => *code,
+            Self::Violation(violation) => Some(violation.close_code().code()),
+            Self::EndOfStream | Self::Failed(_) => None,
+        }
+    }
+}
+
 /// Where a link is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {

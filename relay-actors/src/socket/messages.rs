@@ -65,6 +65,23 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// Its word in the log (OP-5).
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Replaced => "replaced",
+            Self::Congested => "congested",
+            Self::Stalled => "stalled",
+            Self::PairLost => "pair_lost",
+            Self::Stopping => "drained",
+            Self::Silent => "peer_silent",
+            Self::RegistrationTimeout => "registration_timeout",
+            Self::Expired => "expired",
+            Self::KeyEnded => "key_ended",
+            Self::Hidden => "hidden",
+            Self::Refused(_) => "refused",
+        }
+    }
+
     /// The close code that the peer sees.
     pub fn code(self) -> CloseCode {
         match self {

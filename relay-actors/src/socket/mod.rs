@@ -22,6 +22,7 @@ mod stored_events;
 pub mod transport;
 mod watchdog;
 
+use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -31,10 +32,10 @@ use bytes::Bytes;
 use relay_model::credentials::Credentials;
 use relay_model::ids::{ApiKeyId, ConnectionId};
 use relay_model::limits::Limits;
-use relay_model::store::HeartbeatWrite;
+use relay_model::store::{DeviceType, HeartbeatWrite};
 use relay_model::websocket::reader::Reader;
 use relay_model::wire::OutgoingText;
-use relay_model::wire::codes::{CloseCode, ErrorCode, RpcErrorCode};
+use relay_model::wire::codes::{ErrorCode, RpcErrorCode};
 use relay_model::wire::inbound;
 use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::{Instant, Sleep};
@@ -123,7 +124,13 @@ impl SocketActor {
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
         let link = Link::new(transport, early, reader, Arc::clone(limits));
         let expiry = Expiry::new(&origin.credentials, core.environment.now(), now, limits);
-        tracing::debug!(%connection, account = %origin.account, peer = ?origin.peer, "connected");
+        tracing::info!(
+            %connection,
+            account = %origin.account,
+            client_type = origin.client_type.map(DeviceType::as_str),
+            peer = origin.peer.map(tracing::field::display),
+            "connected"
+        );
         Self {
             connection,
             origin: Box::new(origin),
@@ -417,29 +424,39 @@ impl SocketActor {
             return;
         }
         self.link.close(reason.code(), Instant::now());
-        self.log_close("relay", &reason, Some(reason.code()));
+        self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
         self.detach();
     }
 
     fn peer_closes(&mut self, cause: &CloseCause) {
-        let (side, code) = match cause {
-            CloseCause::Violation(violation) => ("relay", Some(violation.close_code())),
-            CloseCause::Peer(_) | CloseCause::EndOfStream | CloseCause::Failed(_) => ("peer", None),
+        let (side, detail): (_, Option<&dyn Display>) = match cause {
+            CloseCause::Violation(violation) => ("relay", Some(violation)),
+            CloseCause::Failed(error) => ("peer", Some(error)),
+            CloseCause::Peer(_) | CloseCause::EndOfStream => ("peer", None),
         };
-        self.log_close(side, cause, code);
+        self.log_close(side, cause.as_str(), cause.code(), detail);
         self.detach();
     }
 
     /// One line a close: which side, and why (OP-5).
-    fn log_close(&self, side: &str, reason: &dyn std::fmt::Debug, code: Option<CloseCode>) {
+    fn log_close(
+        &self,
+        side: &'static str,
+        reason: &'static str,
+        code: Option<u16>,
+        detail: Option<&dyn Display>,
+    ) {
+        let registered = self.registered();
+        let generation = registered.and_then(|registered| registered.generation);
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
-            device = self.registered().map(|registered| tracing::field::display(registered.device)),
-            generation = self.registered().and_then(|registered| registered.generation).map(|generation| generation.get()),
-            close_code = code.map(CloseCode::code),
+            device = registered.map(|registered| tracing::field::display(registered.device)),
+            generation = generation.map(|generation| generation.get()),
+            close_code = code,
             side,
-            ?reason,
+            reason,
+            detail = detail.map(tracing::field::display),
             "closed"
         );
     }

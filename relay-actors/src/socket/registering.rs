@@ -24,7 +24,7 @@ impl SocketActor {
         let registered = self.registered().map(|registered| registered.device);
         let claim = match Claim::new(register, &self.origin, registered) {
             Ok(claim) => claim,
-            Err(code) => return self.refuse(code),
+            Err(code) => return self.refuse(code, register.device_id.parse().ok()),
         };
         let previous = match std::mem::replace(&mut self.stage, Stage::Unregistered) {
             Stage::Registered(registered) => Some(registered),
@@ -52,7 +52,7 @@ impl SocketActor {
         let decided = admission.into_actor(self).map(move |outcome, actor, ctx| {
             match outcome {
                 Ok(attached) => actor.admitted(device, device_type, attached, ctx),
-                Err(reason) => actor.not_admitted(reason, ctx),
+                Err(reason) => actor.not_admitted(device, reason, ctx),
             }
             actor.wake();
         });
@@ -93,7 +93,7 @@ impl SocketActor {
             connection = %self.connection,
             account = %self.origin.account,
             %device,
-            ?device_type,
+            client_type = device_type.as_str(),
             generation = generation.map(|generation| generation.get()),
             resumed = session.token.is_none(),
             "registered"
@@ -116,7 +116,7 @@ impl SocketActor {
         self.handle_waiting_events(ctx);
     }
 
-    fn not_admitted(&mut self, reason: NotAdmitted, ctx: &mut Context<Self>) {
+    fn not_admitted(&mut self, device: DeviceId, reason: NotAdmitted, ctx: &mut Context<Self>) {
         let previous = match std::mem::replace(&mut self.stage, Stage::Unregistered) {
             Stage::Checking(checking) => checking.previous,
             Stage::Registered(_) | Stage::Unregistered => None,
@@ -126,7 +126,7 @@ impl SocketActor {
         }
         self.link.hold(false);
         match reason {
-            NotAdmitted::Refused(code) => self.refuse(code),
+            NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
             NotAdmitted::Superseded => self.close(CloseReason::Replaced),
             NotAdmitted::Stopping => self.close(CloseReason::Stopping),
         }
@@ -134,13 +134,14 @@ impl SocketActor {
     }
 
     /// Sends a refusal and closes, unless the client may try again on this socket (REG-4).
-    fn refuse(&mut self, code: ErrorCode) {
+    fn refuse(&mut self, code: ErrorCode, device: Option<DeviceId>) {
         if self.link.is_closing() {
             return;
         }
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
+            device = device.map(tracing::field::display),
             code = code.code(),
             "registration refused"
         );

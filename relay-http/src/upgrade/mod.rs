@@ -20,6 +20,7 @@ use relay_model::websocket::handshake::{self, AcceptKey, UpgradeRequest};
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::Authenticator;
+use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
 
 /// Where devices connect.
@@ -95,8 +96,9 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 }
             }
             Err(refusal) => {
-                tracing::debug!(
-                    peer = ?request.peer_addr(),
+                tracing::info!(
+                    target: STRANGERS,
+                    peer = request.peer_addr().map(tracing::field::display),
                     status = refusal.status().as_u16(),
                     reason = %refusal,
                     "upgrade refused"

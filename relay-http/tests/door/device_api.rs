@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{ACCOUNT, OTHER_ACCOUNT, StillWorld, authenticator_with, token};
+use crate::support::{
+    ACCOUNT, NOW, OTHER_ACCOUNT, StillWorld, authenticator, authenticator_with, token, tokens,
+};
 
 const DESKTOP: &str = "11111111-1111-4111-8111-11111111111a";
 const PHONE: &str = "22222222-2222-4222-8222-22222222222b";
@@ -29,6 +31,7 @@ async fn api_over(store: DieselStore, limits: Limits) -> DeviceApi {
         Arc::new(limits),
         Arc::new(StillWorld::default()),
         Arc::new(store),
+        Arc::new(tokens(NOW)),
     );
     // Whatever it says: actors that never ran cannot be dropped with their runtime.
     let _ = relay.check_database().await;

@@ -62,7 +62,7 @@ impl Environment for StillWorld {
     }
 }
 
-fn tokens(now: Timestamp) -> UserTokens {
+pub(crate) fn tokens(now: Timestamp) -> UserTokens {
     let rules = ClaimRules {
         leeway: LEEWAY,
         ..ClaimRules::default()

@@ -413,7 +413,7 @@ async fn refused_clients_cannot_stay() {
     let begin = tokio::time::Instant::now();
     let (sent, ()) = tokio::join!(
         client.write_all(request.as_bytes()),
-        serve(server, Started::default())
+        serve(server, authenticator(), Started::default())
     );
     sent.unwrap();
     assert_ends_at_deadline(begin);
@@ -421,7 +421,7 @@ async fn refused_clients_cannot_stay() {
     let (mut client, server) = tokio::io::duplex(64 * 1024);
     client.write_all(request.as_bytes()).await.unwrap();
     let begin = tokio::time::Instant::now();
-    serve(server, Started::default()).await;
+    serve(server, authenticator(), Started::default()).await;
     assert_ends_at_deadline(begin);
     drop(client);
 }

@@ -27,12 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     actix_rt::System::new().block_on(async {
         let limits = Arc::new(Limits::default());
         let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
-        let rules = ClaimRules {
-            leeway: limits.token_leeway,
-            issuer: None,
-            audience: None,
-        };
         let secret = Secret::new(SECRET.to_owned());
+        let rules = ClaimRules::default();
         let tokens = UserTokens::new(rules, Some(&secret), None, Arc::clone(&environment))?;
         let account = AccountId::from_uuid(environment.new_uuid());
         let token = tokens.mint(account, TOKEN_LIFETIME)?;
@@ -42,8 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Arc::new(MemoryStore::new()),
             Arc::new(tokens.clone()),
         );
-        let keys = Arc::new(relay.clone());
-        let authenticator = Authenticator::new(tokens, keys, environment);
+        let authenticator = Authenticator::new(tokens, Arc::new(relay.clone()), environment);
         let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
             relay.accept_echo(origin, transport, early);
         });

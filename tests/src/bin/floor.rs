@@ -1,6 +1,7 @@
 //! The minimal relay that ratios refer to: tokio-tungstenite, one task per socket and a bounded
 //! channel, with just enough of the protocol to route a request and its answer. It checks nobody's
-//! token, keeps no presence, and forwards each message as it came, without a copy.
+//! token, keeps no presence, and forwards each message as it came, without a copy. With a database it
+//! reads what the relay reads for a registration, by the relay's own query, and does nothing with it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,6 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::Parser;
 use futures_util::{SinkExt, StreamExt};
+use relay_actors::environment::Environment;
+use relay_http::system_environment::SystemEnvironment;
+use relay_model::ids::{AccountId, RelayInstanceId};
+use relay_model::limits::Limits;
+use relay_model::store::{Asker, DatabaseUrl, DeviceStore, DieselStore};
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -15,6 +21,7 @@ use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use uuid::Uuid;
 
 /// The registration's answer; the load looks at its type only.
 const REGISTERED: Utf8Bytes = Utf8Bytes::from_static(
@@ -39,6 +46,15 @@ struct Cli {
     /// Worker threads
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// Database to read at each registration
+    #[arg(long)]
+    database: Option<DatabaseUrl>,
+}
+
+/// What all connections share.
+struct Floor {
+    registry: Registry,
+    store: Option<DieselStore>,
 }
 
 /// What a frame says that concerns a router. Strings with escapes are not for a minimal relay.
@@ -95,19 +111,50 @@ fn main() -> std::io::Result<()> {
         .worker_threads(cli.workers)
         .enable_all()
         .build()?
-        .block_on(serve(cli.address))
+        .block_on(serve(cli.address, cli.database))
 }
 
-async fn serve(address: SocketAddr) -> std::io::Result<()> {
+async fn serve(address: SocketAddr, database: Option<DatabaseUrl>) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    let registry = Arc::new(Registry::new());
+    let store = database
+        .map(|url| DieselStore::open(&url, &Limits::default()))
+        .transpose()
+        .map_err(std::io::Error::other)?;
+    let floor = Arc::new(Floor {
+        registry: Registry::new(),
+        store,
+    });
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(connection(stream, Arc::clone(&registry)));
+        tokio::spawn(connection(stream, Arc::clone(&floor)));
     }
 }
 
-async fn connection(stream: TcpStream, registry: Arc<Registry>) {
+impl Floor {
+    /// Reads what a registration is checked against; false if there is no telling.
+    async fn read_facts(&self, text: &str) -> bool {
+        let Some(store) = &self.store else {
+            return true;
+        };
+        let id = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+        let Ok(Envelope { payload, .. }) = serde_json::from_str(text) else {
+            return false;
+        };
+        let Some(device) = id(payload.device_id) else {
+            return false;
+        };
+        let asker = Asker {
+            instance: RelayInstanceId::from_uuid(Uuid::nil()),
+            now: SystemEnvironment.now(),
+        };
+        let account = AccountId::from_uuid(Uuid::nil());
+        let target = id(payload.target_desktop_device_id);
+        let facts = store.registration_facts(asker, account, device, target);
+        facts.await.is_ok()
+    }
+}
+
+async fn connection(stream: TcpStream, floor: Arc<Floor>) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -137,7 +184,10 @@ async fn connection(stream: TcpStream, registry: Arc<Registry>) {
                     Some(pair) if is_desktop => answer(pair, text).await,
                     Some(pair) => ask(pair, text, &outbox).await,
                     None => {
-                        pair = register(&registry, &text, is_desktop, &outbox);
+                        if !floor.read_facts(&text).await {
+                            break;
+                        }
+                        pair = register(&floor.registry, &text, is_desktop, &outbox);
                         if pair.is_none() || socket.send(Message::Text(REGISTERED)).await.is_err() {
                             break;
                         }

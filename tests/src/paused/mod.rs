@@ -26,7 +26,7 @@ pub use environment::SimulatedEnvironment;
 pub use tokens::token;
 
 use crate::memory_store::MemoryStore;
-use tokens::SimulatedTokens;
+pub(crate) use tokens::SimulatedTokens;
 
 /// The bytes that a pipe between relay and device holds: small, so that a device that does not read
 /// is felt at once.

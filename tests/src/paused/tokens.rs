@@ -19,7 +19,7 @@ pub fn token(account: AccountId, expires_at: Timestamp, delay: Duration) -> Stri
 }
 
 /// Takes what [`token`] makes.
-pub(super) struct SimulatedTokens(pub(super) Arc<dyn Environment>);
+pub(crate) struct SimulatedTokens(pub(crate) Arc<dyn Environment>);
 
 impl TokenVerifier for SimulatedTokens {
     fn verify(&self, token: String) -> Verification {

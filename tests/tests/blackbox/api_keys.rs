@@ -121,7 +121,7 @@ async fn keys_are_made_listed_and_ended() {
         .evidence()
         .assert_hidden(&[&key, &key[36..], &account.token]);
     let database = std::fs::read(relay.site().path("relay.db")).unwrap();
-    let secret = key[36..].as_bytes();
+    let secret = &key.as_bytes()[36..];
     assert!(
         !database
             .windows(secret.len())

@@ -9,6 +9,7 @@ mod framing;
 mod half_open;
 mod http;
 mod liveness;
+mod log;
 mod messages;
 mod origins;
 mod presence;

@@ -1,0 +1,5 @@
+//! The simulator: many seeds through the real actors, and the proof that its oracle sees what it is
+//! there to see.
+
+mod seeds;
+mod tampering;
