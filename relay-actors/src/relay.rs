@@ -11,8 +11,8 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, PhoneRegistration,
-    RegistrationOutcome, StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason,
+    PhoneRegistration, RegistrationOutcome, StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
@@ -240,6 +240,11 @@ impl Relay {
                     device.status = DeviceStatus::Reconnecting;
                     device.offline_reason = None;
                 }
+                // Just hidden: that it is gone is on its way to the row (PR-4).
+                None if is_hidden(device) && device.status != DeviceStatus::Offline => {
+                    device.status = DeviceStatus::Offline;
+                    device.offline_reason = Some(OfflineReason::Hidden);
+                }
                 None => {}
             }
         }
@@ -349,6 +354,10 @@ impl Core {
     pub(crate) fn startup_grace_end(&self) -> Instant {
         self.started + self.limits.startup_grace
     }
+}
+
+fn is_hidden(device: &DeviceRow) -> bool {
+    device.device_type == DeviceType::Desktop && !device.relay_eligible
 }
 
 pub(crate) fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {

@@ -204,12 +204,11 @@ async fn every_command_has_its_exit_codes() {
             Some(code),
             "{arguments:?}: {output:?}"
         );
-        let said = if code == 0 {
-            &output.stdout
-        } else {
-            &output.stderr
-        };
-        assert!(!said.is_empty(), "{arguments:?}: {output:?}");
+        assert_eq!(
+            code == 0,
+            output.stderr.is_empty(),
+            "{arguments:?}: {output:?}"
+        );
     }
 }
 
