@@ -19,6 +19,7 @@
 
 mod account;
 mod api;
+mod backend;
 mod binary;
 mod database;
 mod evidence;
@@ -34,8 +35,9 @@ use std::time::Duration;
 
 pub use account::{Account, ClientType, Device, fresh_id};
 pub use api::HttpAnswer;
+pub use backend::Backend;
 pub use binary::relay_binary;
-pub use database::Database;
+pub use database::{Database, Dump};
 pub use evidence::Evidence;
 pub use frame::{Frame, is_time};
 pub use process::{Relay, SECRET, Site};

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::account::{Account, Device};
+use super::backend::{Backend, Home};
 use super::database::Database;
 use super::evidence::Evidence;
 use super::raw::RawSocket;
@@ -26,17 +27,28 @@ pub const SECRET: &str = "a secret that is good enough for tests only";
 #[derive(Clone)]
 pub struct Site {
     folder: Arc<TempDir>,
+    home: Arc<Home>,
     settings: Vec<(String, String)>,
 }
 
 impl Site {
-    /// An empty folder. `settings` are keys as `section.name` with their values.
+    /// An empty folder and an empty database of the kind that this run of the tests is about.
+    /// `settings` are keys as `section.name` with their values.
     ///
     /// # Panics
-    /// When no folder can be made.
+    /// When they cannot be made.
     pub fn new(settings: &[(&str, &str)]) -> Self {
+        Self::on(Backend::of_this_run(), settings)
+    }
+
+    /// The same with a database of this kind, for tests of its nature.
+    ///
+    /// # Panics
+    /// When they cannot be made.
+    pub fn on(backend: Backend, settings: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a folder for temporary files");
         let site = Self {
+            home: Arc::new(Home::new(backend, folder.path())),
             folder: Arc::new(folder),
             settings: Vec::new(),
         };
@@ -60,7 +72,12 @@ impl Site {
 
     /// Another connection to the database.
     pub fn database(&self) -> Database {
-        Database::open(&self.path("relay.db"))
+        self.home.open()
+    }
+
+    /// Its `database.url`.
+    pub fn database_url(&self) -> String {
+        self.home.url()
     }
 
     /// The relay's binary, in this folder and with nothing but the given settings.
@@ -82,25 +99,30 @@ impl Site {
         command
     }
 
+    /// `relay serve` on a free port and this database, with a log that the tests can read.
+    pub fn serve(&self) -> Command {
+        let database = self.database_url();
+        let mut preset = vec![
+            ("server.listen", "127.0.0.1:0"),
+            ("database.url", database.as_str()),
+            ("auth.hs256_secret", SECRET),
+            ("telemetry.log_format", "json"),
+        ];
+        preset.retain(|(key, _)| !self.settings.iter().any(|(set, _)| set == key));
+        let mut command = self.with(&preset).command();
+        command
+            .arg("serve")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
+
     /// Starts a relay and waits until it is ready.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn start(&self) -> Relay {
-        let database = format!("sqlite://{}", self.path("relay.db").display());
-        let mut child = self
-            .with(&[
-                ("server.listen", "127.0.0.1:0"),
-                ("database.url", &database),
-                ("auth.hs256_secret", SECRET),
-                ("telemetry.log_format", "json"),
-            ])
-            .command()
-            .arg("serve")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the relay's binary starts");
+        let mut child = self.serve().spawn().expect("the relay's binary starts");
         let stderr = child.stderr.take().expect("it is piped");
         let evidence = Evidence::collect(stderr);
         let address = evidence
