@@ -166,9 +166,11 @@ impl Refusal {
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
             }
-            Self::Handshake(HandshakeError::UpgradeMissing | HandshakeError::Version) => {
-                ErrorType::UpgradeRequired
-            }
+            Self::Handshake(
+                HandshakeError::UpgradeMissing
+                | HandshakeError::UpgradeListed
+                | HandshakeError::Version,
+            ) => ErrorType::UpgradeRequired,
             Self::Handshake(_) => ErrorType::InvalidHandshake,
             Self::BodyTooLarge { .. } => ErrorType::BodyTooLarge,
             Self::BodyTimeout { .. } => ErrorType::RequestTimeout,

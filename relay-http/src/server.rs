@@ -7,7 +7,7 @@ use actix_http::{HttpService, Protocol};
 use actix_server::Server;
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::dev::AppConfig;
-use actix_web::{App, HttpResponse, web};
+use actix_web::{App, HttpRequest, HttpResponse, web};
 use relay_actors::socket::transport::Transport;
 use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
 use relay_model::websocket::handshake::HandshakeError;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::refusal::Refusal;
 use crate::socket_options;
-use crate::upgrade::{DEVICE_LINK, StartConnection, UpgradeDoor};
+use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
 /// then, and the calls are short.
@@ -91,7 +91,9 @@ pub fn service<T: Transport, S: StartConnection>(
         .configure(routes)
         .service(
             web::resource(DEVICE_LINK)
-                .get(async || refused(HandshakeError::UpgradeMissing.into()))
+                .get(async |request: HttpRequest| {
+                    refused(upgrade::refusal_of_plain(request.head()))
+                })
                 .default_service(web::to(async || refused(HandshakeError::NotGet.into()))),
         )
         .default_service(web::to(async || refused(Refusal::NotFound)));

@@ -4,6 +4,7 @@ mod command_line;
 mod events;
 mod framing;
 mod half_open;
+mod handshake;
 mod http;
 mod liveness;
 mod messages;
