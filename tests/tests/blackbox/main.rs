@@ -1,7 +1,9 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
 mod command_line;
+mod error_codes;
 mod events;
+mod foreign_devices;
 mod framing;
 mod half_open;
 mod handshake;
