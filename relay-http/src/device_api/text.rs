@@ -7,10 +7,15 @@ use crate::refusal::Refusal;
 /// A trimmed text of 1 to 255 characters; `field` is named when it is not.
 ///
 /// # Errors
-/// When nothing is left after trimming, or too much.
+/// When nothing is left after trimming, or too much, and for a NUL, which not every database can
+/// keep in a text.
 pub(super) fn checked(field: &str, text: &str) -> Result<String, Refusal> {
     let trimmed = text.trim();
-    if (1..=NAME_CHARACTERS).contains(&trimmed.chars().count()) {
+    if trimmed.contains('\0') {
+        Err(Refusal::InvalidPayload(
+            format!("{field} must not contain the character U+0000").into(),
+        ))
+    } else if (1..=NAME_CHARACTERS).contains(&trimmed.chars().count()) {
         Ok(trimmed.to_owned())
     } else {
         Err(Refusal::InvalidPayload(
@@ -50,7 +55,7 @@ mod tests {
             checked("deviceName", &format!(" {longest} ")),
             Ok(longest.clone())
         );
-        for bad in ["", " \t\u{3000}", &format!("{longest}x")] {
+        for bad in ["", " \t\u{3000}", "a\0b", &format!("{longest}x")] {
             let refusal = checked("deviceName", bad).unwrap_err();
             assert!(refusal.to_string().contains("deviceName"), "{refusal}");
         }

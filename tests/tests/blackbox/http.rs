@@ -159,6 +159,8 @@ async fn bodies_are_checked() {
             with("deviceName", json!(format!("{longest}x"))),
             "deviceName",
         ),
+        (with("deviceName", json!("a\u{0}b")), "deviceName"),
+        (with("appVersion", json!("1\u{0}")), "appVersion"),
         (with("deviceName", json!("unknown")), "deviceName"),
         (with("deviceName", json!(" Unknown ")), "deviceName"),
         (with("deviceName", json!(null)), ""),

@@ -8,6 +8,7 @@ mod framing;
 mod half_open;
 mod handshake;
 mod http;
+mod json_extremes;
 mod liveness;
 mod messages;
 mod presence;
