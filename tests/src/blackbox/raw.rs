@@ -99,7 +99,7 @@ impl RawSocket {
     }
 
     /// Whether something has come that was not read yet; does not wait.
-    pub fn has_answer(&mut self) -> bool {
+    pub fn has_answer(&self) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit(); 1];
         let socket = socket2::SockRef::from(&self.stream);
         !self.received.is_empty() || socket.peek(&mut byte).is_ok_and(|bytes| bytes > 0)

@@ -1,5 +1,6 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
+mod closing;
 mod command_line;
 mod error_codes;
 mod events;
