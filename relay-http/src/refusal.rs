@@ -96,6 +96,9 @@ pub enum Refusal {
     /// The operating system gave no random numbers.
     #[error("the relay could not make a key; try again later")]
     NoRandomness,
+    /// No file is left for another connection; whose fault it is stands in the log.
+    #[error("the relay has too many connections; try again later")]
+    TooManyConnections,
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
@@ -154,7 +157,9 @@ impl Refusal {
             }
             Self::NoRandomness => StatusCode::INTERNAL_SERVER_ERROR,
             Self::DesktopForgotten | Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::RelayUnavailable | Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RelayUnavailable | Self::KeysUnavailable | Self::TooManyConnections => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -182,6 +187,7 @@ impl Refusal {
             Self::DeviceOwnershipFailed => ErrorType::Frame(ErrorCode::DeviceOwnershipFailed),
             Self::DeviceTypeMismatch => ErrorType::Frame(ErrorCode::DeviceTypeMismatch),
             Self::DesktopForgotten => ErrorType::Frame(ErrorCode::DesktopForgotten),
+            Self::TooManyConnections => ErrorType::TooManyConnections,
             Self::TooManyKeys { .. } => ErrorType::TooManyKeys,
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
@@ -209,7 +215,9 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
-            Self::RelayUnavailable | Self::KeysUnavailable => vec![(RETRY_AFTER, RETRY_UNAVAILABLE)],
+            Self::RelayUnavailable | Self::KeysUnavailable | Self::TooManyConnections => {
+                vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]
+            }
             _ => Vec::new(),
         }
     }
@@ -278,6 +286,8 @@ pub enum ErrorType {
     TooManyKeys,
     /// A fault of the relay itself.
     ServerFault,
+    /// The relay has too many connections.
+    TooManyConnections,
     /// A code that error frames carry with the same meaning.
     Frame(ErrorCode),
 }
@@ -296,6 +306,7 @@ impl ErrorType {
             Self::InvalidBody => "invalidBody",
             Self::TooManyKeys => "tooManyKeys",
             Self::ServerFault => "serverFault",
+            Self::TooManyConnections => "tooManyConnections",
             Self::Frame(code) => code.code(),
         }
     }

@@ -1,5 +1,6 @@
 //! The listening server: one port on which the upgrade door and the HTTP App stand side by side.
 
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
@@ -14,6 +15,7 @@ use relay_model::websocket::handshake::HandshakeError;
 use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
+use crate::open_files::OpenFiles;
 use crate::refusal::Refusal;
 use crate::socket_options;
 use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
@@ -54,11 +56,19 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
+    let files = OpenFiles::of_this_process(door.limits());
     let factory = move || {
-        fn_service(async |stream: TcpStream| {
-            let peer = stream.peer_addr().ok();
-            socket_options::set(&stream);
-            Ok::<_, actix_http::error::DispatchError>((stream, Protocol::Http1, peer))
+        let files = files.clone();
+        fn_service(move |stream: TcpStream| {
+            let outcome = if files.are_used_up_by(&stream) {
+                files.refuse(stream);
+                Err(io::Error::from(io::ErrorKind::QuotaExceeded).into())
+            } else {
+                let peer = stream.peer_addr().ok();
+                socket_options::set(&stream);
+                Ok((stream, Protocol::Http1, peer))
+            };
+            ready(outcome)
         })
         .and_then(service(door.clone(), routes.clone()))
     };

@@ -29,6 +29,7 @@ pub struct Site {
     folder: Arc<TempDir>,
     home: Arc<Home>,
     settings: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 impl Site {
@@ -51,6 +52,7 @@ impl Site {
             home: Arc::new(Home::new(backend, folder.path())),
             folder: Arc::new(folder),
             settings: Vec::new(),
+            open_files: None,
         };
         site.with(settings)
     }
@@ -62,6 +64,13 @@ impl Site {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         site.settings.extend(added);
+        site
+    }
+
+    /// The same, for relays that may have no more than so many files open.
+    pub fn with_open_files(&self, limit: u32) -> Self {
+        let mut site = self.clone();
+        site.open_files = Some(limit);
         site
     }
 
@@ -82,7 +91,15 @@ impl Site {
 
     /// The relay's binary, in this folder and with nothing but the given settings.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(relay_binary());
+        let mut command = match self.open_files {
+            None => Command::new(relay_binary()),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(relay_binary());
+                shell
+            }
+        };
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("RELAY__") {
                 command.env_remove(name);
@@ -258,6 +275,19 @@ impl Relay {
             .status()
             .await;
         assert!(status.expect("sh runs").success(), "kill -{name}");
+    }
+
+    /// The processor time that it has used, in clock ticks, of which there are 100 a second.
+    ///
+    /// # Panics
+    /// When the relay has ended already.
+    pub fn processor_ticks(&self) -> u64 {
+        let id = self.child.id().expect("the relay runs");
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("Linux");
+        // The name of the program may hold blanks and ends with the last bracket.
+        let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");
+        let times = fields.split_whitespace().skip(11).take(2);
+        times.map(|time| time.parse::<u64>().expect("ticks")).sum()
     }
 
     /// Waits until the process ends.

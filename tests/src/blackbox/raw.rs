@@ -88,6 +88,16 @@ impl RawSocket {
         }
     }
 
+    /// The head of an answer, or nothing if the connection ends before it.
+    pub async fn head_or_end(&mut self) -> Option<String> {
+        let ended = self.received.is_empty() && self.read("an answer or the end").await == 0;
+        if ended {
+            None
+        } else {
+            Some(self.read_head().await)
+        }
+    }
+
     /// So many bytes as they come.
     pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {

@@ -4,6 +4,7 @@ mod closing;
 mod command_line;
 mod error_codes;
 mod events;
+mod file_limit;
 mod foreign_devices;
 mod framing;
 mod half_open;
