@@ -138,6 +138,16 @@ impl Database {
         self.change(device, "relay_eligible = FALSE");
     }
 
+    /// What the row of a device says about its presence.
+    ///
+    /// # Panics
+    /// When there is no row.
+    pub fn status(&mut self, device: &Device) -> String {
+        let id = self.id(&device.id);
+        let query = format!("SELECT status AS line FROM devices WHERE id = {id}");
+        self.lines(&query).pop().expect("a row")
+    }
+
     fn change(&mut self, device: &Device, change: &str) {
         let id = self.id(&device.id);
         self.execute(&format!("UPDATE devices SET {change} WHERE id = {id}"));

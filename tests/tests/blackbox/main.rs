@@ -24,6 +24,7 @@ mod rpc_bounds;
 mod rpc_errors;
 mod sessions;
 mod signals;
+mod sqlite;
 mod targets;
 mod upgrade;
 mod verbatim;
