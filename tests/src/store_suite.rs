@@ -1,6 +1,13 @@
 //! What every device store must do, as one suite that runs over each of them: the store in memory
 //! is only worth simulating with if it behaves like the one over a database.
 
+mod changes;
+mod foreign;
+mod history;
+mod keys;
+mod recorder;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
@@ -16,6 +23,12 @@ use uuid::Uuid;
 
 use DeviceStatus::{Offline, Online, Reconnecting};
 
+use crate::memory_store::PresenceChange;
+pub use changes::*;
+pub use foreign::*;
+pub use history::*;
+pub use keys::*;
+
 /// A fresh store under test, and what an operator or another part of the relay does to its data.
 pub trait Subject {
     /// The store.
@@ -23,6 +36,12 @@ pub trait Subject {
 
     /// The same data as a second relay process has it.
     fn second(&self) -> &dyn DeviceStore;
+
+    /// The store, to be passed on.
+    fn shared(&self) -> Arc<dyn DeviceStore>;
+
+    /// The device's presence history, oldest first.
+    fn history(&self, device: DeviceId) -> Vec<PresenceChange>;
 
     /// Forgets a device.
     fn forget(&self, device: DeviceId);
@@ -60,6 +79,17 @@ macro_rules! store_suite {
             a_sweep_marks_the_dead_only,
             a_released_relay_stays_dead,
             heartbeats_move_forward_only,
+            the_history_keeps_what_took_effect,
+            the_history_keeps_marks,
+            a_purge_drops_old_history_only,
+            a_change_sets_what_it_names,
+            what_cannot_be_changed_is_not,
+            a_registration_tells_whether_it_was_admitted,
+            changes_that_race_follow_each_other,
+            keys_are_read_as_they_were_made,
+            impossible_keys_are_refused,
+            a_revoked_key_keeps_its_first_time,
+            ended_keys_are_told_apart,
         );
     };
     (@cases $subject:expr; $($case:ident,)+) => {
@@ -441,84 +471,6 @@ pub async fn first_registrations_that_race_end_well(subject: &dyn Subject) {
                 .contains(&row)
         );
     }
-}
-
-/// HTTP-1, REG-4: every method that names a device, asked by another account, tells nothing of it
-/// and changes nothing.
-pub async fn foreign_accounts_read_and_write_nothing(subject: &dyn Subject) {
-    let store = subject.store();
-    let first = DesktopRegistration {
-        capabilities: Some(json!({"a": 1})),
-        ..desktop("Desk")
-    };
-    store
-        .register_desktop(OURS, DESKTOP, first, at(0))
-        .await
-        .unwrap();
-    with_phone(store).await;
-    write(store, online(DESKTOP, (BLUE, 1), 10)).await;
-    write(store, online(PHONE, (BLUE, 2), 10)).await;
-    let before = list(store, OURS, asker(GREEN, 20)).await;
-    let facts_before = facts(store, OURS, PHONE, Some(DESKTOP)).await;
-    assert_eq!(before.len(), 2);
-
-    for device in [DESKTOP, PHONE] {
-        for target in [None, Some(DESKTOP), Some(PHONE), Some(NOBODY)] {
-            let told = facts(store, THEIRS, device, target).await;
-            assert_eq!(told.device, DeviceStanding::Foreign);
-            assert_eq!(told.target, None);
-        }
-        for rejoin in [false, true] {
-            let taken = DesktopRegistration {
-                capabilities: Some(json!({"stolen": true})),
-                relay_eligible: Some(false),
-                rejoin,
-                ..desktop("Taken")
-            };
-            let outcome = store.register_desktop(THEIRS, device, taken, at(30)).await;
-            assert_eq!(outcome, Ok(RegistrationOutcome::Foreign));
-        }
-        let outcome = store
-            .register_phone(THEIRS, device, phone("Taken"), at(30))
-            .await;
-        assert_eq!(outcome, Ok(RegistrationOutcome::Foreign));
-        for (status, generation) in [(Online, 9), (Reconnecting, 1), (Offline, 1), (Offline, 2)] {
-            let foreign = PresenceWrite {
-                account: THEIRS,
-                ..change(
-                    device,
-                    (BLUE, generation),
-                    status,
-                    Some(OfflineReason::Disconnected),
-                    30,
-                )
-            };
-            write(store, foreign).await;
-        }
-        store
-            .write_heartbeats(vec![HeartbeatWrite {
-                account: THEIRS,
-                device,
-                at: at(30),
-            }])
-            .await
-            .unwrap();
-    }
-    assert_eq!(list(store, THEIRS, asker(GREEN, 20)).await, []);
-    assert_eq!(list(store, OURS, asker(GREEN, 20)).await, before);
-    assert_eq!(facts(store, OURS, PHONE, Some(DESKTOP)).await, facts_before);
-
-    // A forgotten device stays its account's, and stays forgotten.
-    subject.forget(DESKTOP);
-    let taken = DesktopRegistration {
-        rejoin: true,
-        ..desktop("Taken")
-    };
-    let outcome = store.register_desktop(THEIRS, DESKTOP, taken, at(40)).await;
-    assert_eq!(outcome, Ok(RegistrationOutcome::Foreign));
-    let told = facts(store, THEIRS, DESKTOP, None).await;
-    assert_eq!(told.device, DeviceStanding::Foreign);
-    assert_eq!(list(store, OURS, asker(GREEN, 20)).await.len(), 1);
 }
 
 /// REG-4: each standing that a refusal depends on.

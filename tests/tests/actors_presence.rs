@@ -467,3 +467,30 @@ async fn a_stop_closes_every_socket() {
         assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
     }
 }
+
+/// PR-6: presence history that is older than its retention is dropped, at the start and then at its
+/// interval.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn old_presence_history_is_dropped() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    let run = Run::with_limits(|limits| limits.history_retention = HOUR);
+    let account = run.account();
+    let desktop = run.desktop(account).await;
+    let id = desktop.id;
+    desktop.vanish();
+    pass(GRACE + MOMENT).await;
+    let words = || -> Vec<&str> {
+        let history = run.store.history(id).into_iter();
+        history.map(|change| change.status).collect()
+    };
+    assert_eq!(words(), ["online", "reconnecting", "offline"]);
+    assert_eq!(run.store.counts().purge_presence_history, 1);
+    pass(HOUR).await;
+    // When the second purge came, nothing was older than an hour.
+    assert_eq!(run.store.counts().purge_presence_history, 2);
+    assert_eq!(words(), ["online", "reconnecting", "offline"]);
+    pass(HOUR).await;
+    assert_eq!(run.store.counts().purge_presence_history, 3);
+    assert_eq!(words(), Vec::<&str>::new());
+}

@@ -77,7 +77,7 @@ const SETTING_KEYS: &[SettingKey] = &[
         section: "database",
         name: "url",
         meaning: "Where devices are kept. A path without a leading slash is relative to the working directory.",
-        allowed: "sqlite://PATH",
+        allowed: "sqlite://PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=MODE",
         // A URL of a database server can carry a password.
         secret: true,
         set: |settings, text| {

@@ -7,15 +7,15 @@ use crate::refusal::Refusal;
 /// A trimmed text of 1 to 255 characters; `field` is named when it is not.
 ///
 /// # Errors
-/// When nothing is left after trimming, or too much, and for a NUL, which not every database can
-/// keep in a text.
+/// When nothing is left after trimming, or too much, or there is a NUL, which PostgreSQL cannot keep.
 pub(super) fn checked(field: &str, text: &str) -> Result<String, Refusal> {
     let trimmed = text.trim();
     if trimmed.contains('\0') {
-        Err(Refusal::InvalidPayload(
-            format!("{field} must not contain the character U+0000").into(),
-        ))
-    } else if (1..=NAME_CHARACTERS).contains(&trimmed.chars().count()) {
+        return Err(Refusal::InvalidPayload(
+            format!("{field} must not have a NUL character").into(),
+        ));
+    }
+    if (1..=NAME_CHARACTERS).contains(&trimmed.chars().count()) {
         Ok(trimmed.to_owned())
     } else {
         Err(Refusal::InvalidPayload(
@@ -55,7 +55,7 @@ mod tests {
             checked("deviceName", &format!(" {longest} ")),
             Ok(longest.clone())
         );
-        for bad in ["", " \t\u{3000}", "a\0b", &format!("{longest}x")] {
+        for bad in ["", " \t\u{3000}", &format!("{longest}x"), "a\0b"] {
             let refusal = checked("deviceName", bad).unwrap_err();
             assert!(refusal.to_string().contains("deviceName"), "{refusal}");
         }

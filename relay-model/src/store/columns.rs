@@ -5,22 +5,26 @@
 use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::AsExpression;
+use diesel::pg::data_types::PgTimestamp;
+use diesel::pg::{Pg, PgValue};
 use diesel::query_builder::QueryId;
 use diesel::serialize::{self, Output, ToSql};
-use diesel::sql_types::{BigInt, Binary, SqlType, Text};
+use diesel::sql_types::{BigInt, Binary, SqlType, Text, Timestamptz};
 use diesel::sqlite::{Sqlite, SqliteValue};
 
 use super::{DeviceStatus, DeviceType, OfflineReason};
 use crate::time::Timestamp;
 
-/// SQL type of ids: a BLOB of 16 bytes in SQLite.
+/// SQL type of ids: a BLOB of 16 bytes in SQLite, `uuid` in PostgreSQL.
 #[derive(Debug, Clone, Copy, Default, SqlType, QueryId)]
 #[diesel(sqlite_type(name = "Binary"))]
+#[diesel(postgres_type(oid = 2950, array_oid = 2951))]
 pub struct Uuid;
 
-/// SQL type of times: microseconds since 1970 in UTC in SQLite.
+/// SQL type of times: microseconds since 1970 in UTC in SQLite, `timestamptz` in PostgreSQL.
 #[derive(Debug, Clone, Copy, Default, SqlType, QueryId)]
 #[diesel(sqlite_type(name = "Long"))]
+#[diesel(postgres_type(oid = 1184, array_oid = 1185))]
 pub struct Moment;
 
 /// An id on its way to or from the database.
@@ -59,6 +63,21 @@ impl FromSql<Uuid, Sqlite> for StoredUuid {
     }
 }
 
+impl ToSql<Uuid, Pg> for StoredUuid {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        ToSql::<diesel::sql_types::Uuid, Pg>::to_sql(&self.0, out)
+    }
+}
+
+impl FromSql<Uuid, Pg> for StoredUuid {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        FromSql::<diesel::sql_types::Uuid, Pg>::from_sql(value).map(Self)
+    }
+}
+
+/// From 1970 to 2000, where PostgreSQL's time begins, in microseconds.
+const PG_EPOCH_MICROS: i64 = 946_684_800_000_000;
+
 /// A time on its way to or from the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, AsExpression, FromSqlRow)]
 #[diesel(sql_type = Moment)]
@@ -75,6 +94,22 @@ impl FromSql<Moment, Sqlite> for StoredMoment {
     fn from_sql(value: SqliteValue<'_, '_, '_>) -> deserialize::Result<Self> {
         let micros = <i64 as FromSql<BigInt, Sqlite>>::from_sql(value)?;
         Ok(Self(Timestamp::from_unix_micros(micros)))
+    }
+}
+
+impl ToSql<Moment, Pg> for StoredMoment {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        let micros = self.0.unix_micros().saturating_sub(PG_EPOCH_MICROS);
+        ToSql::<Timestamptz, Pg>::to_sql(&PgTimestamp(micros), &mut out.reborrow())
+    }
+}
+
+impl FromSql<Moment, Pg> for StoredMoment {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let PgTimestamp(micros) = FromSql::<Timestamptz, Pg>::from_sql(value)?;
+        Ok(Self(Timestamp::from_unix_micros(
+            micros.saturating_add(PG_EPOCH_MICROS),
+        )))
     }
 }
 

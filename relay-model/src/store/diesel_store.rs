@@ -1,7 +1,10 @@
 //! The device store over a database: runs each call's query on a thread that may block, so that no
 //! actor ever waits for a disk.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use super::pool::{OpenError, Pool};
 use super::{
@@ -15,8 +18,8 @@ use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// The store in SQLite, or in another database once there is a [`DatabaseUrl`] for it. Clones share
-/// their connections. Its futures need a tokio runtime.
+/// The store in SQLite or PostgreSQL, as its [`DatabaseUrl`] says. Clones share their connections. Its
+/// futures need a tokio runtime.
 #[derive(Clone)]
 pub struct DieselStore {
     pool: Pool,
@@ -28,7 +31,8 @@ impl DieselStore {
     /// their owner only. Uses `database.pool`, `database.timeout` and `presence.instance_retention`.
     ///
     /// # Errors
-    /// When the URL names something that can not be a database file.
+    /// When the URL names something that can not be a database file, or asks for a verification for
+    /// which there are no authorities.
     pub fn open(url: &DatabaseUrl, limits: &Limits) -> Result<Self, OpenError> {
         Ok(Self::over(Pool::open(url, limits)?, limits))
     }
@@ -62,10 +66,27 @@ impl DieselStore {
         &self,
         query: impl FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<T> {
+        self.write_in_turn(self.pool.writers(), query)
+    }
+
+    /// As [`write`](Self::write), and not before the writes that were ordered earlier: what is told
+    /// of a device, and that its relay stops.
+    fn write_in_order<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        self.write_in_turn(Some(self.pool.ordered_writers()), query)
+    }
+
+    fn write_in_turn<T: Send + 'static>(
+        &self,
+        turns: Option<Arc<Semaphore>>,
+        query: impl FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<T> {
         let pool = self.pool.clone();
         Box::pin(async move {
-            let turn = match pool.writers() {
-                Some(writers) => writers.acquire_owned().await.ok(),
+            let turn = match turns {
+                Some(turns) => turns.acquire_owned().await.ok(),
                 None => None,
             };
             // The turn goes along: a caller that gives up does not end the query that it began.
@@ -143,7 +164,7 @@ impl DeviceStore for DieselStore {
     }
 
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
-        self.write(move |pool| presence::write_changes(pool, writes))
+        self.write_in_order(move |pool| presence::write_changes(pool, writes))
     }
 
     fn write_heartbeats(&self, writes: Vec<HeartbeatWrite>) -> StoreFuture<()> {
@@ -165,7 +186,7 @@ impl DeviceStore for DieselStore {
     }
 
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
-        self.write(move |pool| instances::release(pool, instance, now))
+        self.write_in_order(move |pool| instances::release(pool, instance, now))
     }
 
     fn purge_presence_history(&self, before: Timestamp) -> StoreFuture<usize> {

@@ -1,20 +1,44 @@
-//! What a database error means to a caller: worth another try later, or not. SQLite's result codes
-//! do not pass through diesel, so its fixed messages are read instead; none of them holds a value,
-//! a path or a secret.
+//! What a database error means to a caller: worth another try later, or not. Neither SQLite's result
+//! codes nor PostgreSQL's SQLSTATE pass through diesel, so fixed messages are read where diesel has
+//! no kind for them; none of them holds a value, a path or a secret.
 
-use diesel::result::Error;
+use diesel::result::{DatabaseErrorKind, Error};
 
 use super::StoreError;
 
 /// Beginnings of SQLite's messages for what may pass by itself or by an operator's hand: another
 /// writer, a full disk, a file system that is away.
-const PASSING: [&str; 6] = [
+const PASSING_IN_SQLITE: [&str; 6] = [
     "database is locked",
     "database table is locked",
     "database or disk is full",
     "disk I/O error",
     "unable to open database file",
     "locking protocol",
+];
+
+/// Beginnings of PostgreSQL's messages, and of libpq's, for what may pass: a server that is away,
+/// stops, starts or is full, and a transaction that another one was in the way of.
+const PASSING_IN_POSTGRES: [&str; 19] = [
+    "deadlock detected",
+    "canceling statement due to",
+    "terminating connection",
+    "server closed the connection",
+    "connection to server",
+    "connection not open",
+    "no connection to the server",
+    "could not receive data from server",
+    "could not send data to server",
+    "lost synchronization with server",
+    "SSL connection has been closed",
+    "SSL SYSCALL error",
+    "SSL error",
+    "the database system is",
+    "sorry, too many clients already",
+    "remaining connection slots are reserved",
+    "could not extend file",
+    "out of memory",
+    "out of shared memory",
 ];
 
 /// Beginnings of SQLite's messages for a file that will not mend.
@@ -31,8 +55,11 @@ impl From<Error> for StoreError {
             Error::RollbackErrorOnCommit { commit_error, .. } => *commit_error,
             error => error,
         };
-        let message = error.to_string();
-        if is_any_of(&PASSING, &message) {
+        let message = one_line(&error.to_string());
+        if is_passing_kind(&error)
+            || is_any_of(&PASSING_IN_SQLITE, &message)
+            || is_any_of(&PASSING_IN_POSTGRES, &message)
+        {
             Self::Unavailable(message)
         } else {
             Self::Failed(message)
@@ -40,11 +67,36 @@ impl From<Error> for StoreError {
     }
 }
 
+/// Kinds that diesel tells apart itself. A server that takes no writes may be one that hands over to
+/// another.
+fn is_passing_kind(error: &Error) -> bool {
+    match error {
+        Error::DatabaseError(kind, _) => matches!(
+            kind,
+            DatabaseErrorKind::ClosedConnection
+                | DatabaseErrorKind::ReadOnlyTransaction
+                | DatabaseErrorKind::SerializationFailure
+                | DatabaseErrorKind::UnableToSendCommand
+        ),
+        // A transaction whose end the server did not confirm.
+        Error::BrokenTransactionManager => true,
+        _ => false,
+    }
+}
+
+/// libpq explains itself over several lines.
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The error of a call that got no connection, and why none could be made, if that is known.
 pub(super) fn no_connection(cause: Option<&str>) -> StoreError {
     match cause {
         Some(cause) if is_any_of(&LASTING, cause) => StoreError::Failed(cause.to_owned()),
-        Some(cause) => StoreError::Unavailable(format!("no connection could be made: {cause}")),
+        Some(cause) => {
+            let cause = one_line(cause);
+            StoreError::Unavailable(format!("no connection could be made: {cause}"))
+        }
         None => StoreError::Unavailable(
             "no connection became free in time; database.pool may be too small".to_owned(),
         ),
@@ -59,8 +111,6 @@ fn is_any_of(beginnings: &[&str], message: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use diesel::result::DatabaseErrorKind;
-
     use super::*;
 
     fn mapped(message: &str) -> StoreError {
@@ -69,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_unavailable() {
-        for message in PASSING {
+        for message in PASSING_IN_SQLITE.into_iter().chain(PASSING_IN_POSTGRES) {
             assert!(matches!(mapped(message), StoreError::Unavailable(_)));
             assert!(matches!(
                 no_connection(Some(message)),
@@ -77,6 +127,24 @@ mod tests {
             ));
         }
         assert!(matches!(no_connection(None), StoreError::Unavailable(_)));
+    }
+
+    /// DR-4: another transaction that was in the way, and a server that went, are worth another try.
+    #[test]
+    fn kinds_that_pass_are_unavailable() {
+        for kind in [
+            DatabaseErrorKind::ClosedConnection,
+            DatabaseErrorKind::ReadOnlyTransaction,
+            DatabaseErrorKind::SerializationFailure,
+            DatabaseErrorKind::UnableToSendCommand,
+        ] {
+            let message = Box::new("das ging\n\tdaneben\n".to_owned());
+            let mapped = StoreError::from(Error::DatabaseError(kind, message));
+            let expected = StoreError::Unavailable("das ging daneben".to_owned());
+            assert_eq!(mapped, expected);
+        }
+        let broken = StoreError::from(Error::BrokenTransactionManager);
+        assert!(matches!(broken, StoreError::Unavailable(_)));
     }
 
     /// A commit that fails for want of room has nothing left to roll back.

@@ -3,16 +3,21 @@
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use super::StoreError;
+use super::dialect::Dialect;
 use super::pool::{Pool, query, transaction};
 
 /// Those of SQLite.
 pub(super) const SQLITE_MIGRATIONS: EmbeddedMigrations = embed_migrations!("../migrations/sqlite");
+
+/// Those of PostgreSQL.
+pub(super) const PG_MIGRATIONS: EmbeddedMigrations = embed_migrations!("../migrations/postgres");
 
 type MigrationError = Box<dyn std::error::Error + Send + Sync>;
 
 fn migrations_of(pool: &Pool) -> EmbeddedMigrations {
     match pool {
         Pool::Sqlite(_) => SQLITE_MIGRATIONS,
+        Pool::Pg(_) => PG_MIGRATIONS,
     }
 }
 
@@ -20,6 +25,7 @@ fn migrations_of(pool: &Pool) -> EmbeddedMigrations {
 /// write transaction, so that two processes that start at once apply each step once.
 pub(super) fn migrate(pool: &Pool) -> Result<Vec<String>, StoreError> {
     transaction!(pool, |connection| -> Result<Vec<String>, MigrationError> {
+        connection.begin_migration()?;
         let versions = connection.run_pending_migrations(migrations_of(pool))?;
         Ok(versions.iter().map(ToString::to_string).collect())
     })
@@ -47,13 +53,15 @@ fn into_store_error(error: MigrationError) -> StoreError {
 mod tests {
     use diesel::connection::SimpleConnection;
     use diesel::migration::{Migration, MigrationSource};
+    use diesel::pg::{Pg, PgConnection};
     use diesel::prelude::*;
     use diesel::sql_types::{Nullable, Text};
     use diesel::sqlite::Sqlite;
 
     use super::*;
+    use crate::limits::Limits;
     use crate::store::diesel_store::tests::Fixture;
-    use crate::store::{DeviceStore, DieselStore};
+    use crate::store::{DatabaseUrl, DeviceStore, DieselStore, TestDatabase};
 
     #[derive(QueryableByName, PartialEq, Debug)]
     struct Object {
@@ -182,5 +190,59 @@ mod tests {
     async fn open_and_migrate(fixture: &Fixture) -> usize {
         let store = DieselStore::open(&fixture.url(), &fixture.limits()).unwrap();
         store.migrate().await.unwrap().len()
+    }
+
+    fn columns(shell: &mut PgConnection) -> Vec<Object> {
+        diesel::sql_query(
+            "SELECT table_name || '.' || column_name AS name, data_type || is_nullable AS sql
+             FROM information_schema.columns
+             WHERE table_schema = 'public' AND table_name NOT LIKE '%diesel%'
+             ORDER BY name",
+        )
+        .load(shell)
+        .unwrap()
+    }
+
+    /// Every step can be taken back, and taken again with the same outcome, on PostgreSQL too.
+    #[test]
+    fn go_up_and_down_and_up_again_on_postgres() {
+        let database = TestDatabase::create();
+        let mut shell = database.shell();
+        shell.run_pending_migrations(PG_MIGRATIONS).unwrap();
+        let up = columns(&mut shell);
+        assert!(
+            up.iter().any(|column| column.name == "devices.id"),
+            "{up:?}"
+        );
+        shell.revert_all_migrations(PG_MIGRATIONS).unwrap();
+        assert_eq!(columns(&mut shell), []);
+        shell.run_pending_migrations(PG_MIGRATIONS).unwrap();
+        assert_eq!(columns(&mut shell), up);
+    }
+
+    /// DR-5: processes that start at once on an empty server all come up, and each step is applied
+    /// once.
+    #[test]
+    fn several_processes_may_migrate_a_server_at_once() {
+        let database = TestDatabase::create();
+        let url: DatabaseUrl = database.url().parse().unwrap();
+        let limits = Limits {
+            database_pool: 1,
+            ..Limits::default()
+        };
+        let applied: Vec<String> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..6)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let store = DieselStore::open(&url, &limits).unwrap();
+                        Fixture::block_on(store.migrate()).unwrap()
+                    })
+                })
+                .collect();
+            let applied = starts.into_iter().map(|start| start.join().unwrap());
+            applied.flatten().collect()
+        });
+        let steps: Vec<Box<dyn Migration<Pg>>> = PG_MIGRATIONS.migrations().unwrap();
+        assert_eq!(applied.len(), steps.len());
     }
 }

@@ -8,6 +8,7 @@ mod api_keys;
 mod changes;
 mod columns;
 mod devices;
+mod dialect;
 mod diesel_store;
 mod faults;
 mod instances;
@@ -17,8 +18,10 @@ mod presence;
 mod presence_history;
 mod registration;
 mod registration_facts;
-mod row_lock;
 mod schema;
+#[cfg(any(test, feature = "test-database"))]
+#[expect(clippy::panic, reason = "a test that has no database has failed")]
+mod test_database;
 mod url;
 
 use std::future::Future;
@@ -31,7 +34,9 @@ use serde::Serialize;
 pub use api_keys::{ApiKeyRow, NewApiKey, StoredApiKey};
 pub use diesel_store::DieselStore;
 pub use pool::OpenError;
-pub use url::{DatabaseUrl, DatabaseUrlError};
+#[cfg(any(test, feature = "test-database"))]
+pub use test_database::TestDatabase;
+pub use url::{DatabaseUrl, DatabaseUrlError, PostgresUrl, PostgresUrlError};
 
 use crate::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;

@@ -5,8 +5,8 @@ use diesel::prelude::*;
 
 use super::columns::{StoredMoment, StoredUuid};
 use super::devices::{PresenceColumns, ShownColumns};
+use super::dialect::Dialect;
 use super::pool::{Pool, transaction};
-use super::row_lock::RowLock;
 use super::schema::devices;
 use super::{
     ChangedDevice, DesktopRegistration, DeviceStatus, DeviceType, PhoneRegistration,

@@ -135,9 +135,11 @@ mod tests {
     use diesel::query_builder::AsQuery;
     use diesel::sql_types::{Bool, Text};
     use diesel::sqlite::Sqlite;
+    use diesel_migrations::MigrationHarness;
 
     use super::*;
-    use crate::store::migrations::SQLITE_MIGRATIONS;
+    use crate::store::TestDatabase;
+    use crate::store::migrations::{PG_MIGRATIONS, SQLITE_MIGRATIONS};
 
     #[derive(QueryableByName)]
     struct Column {
@@ -147,29 +149,19 @@ mod tests {
         required: bool,
     }
 
-    /// The hand-written schema names every column of the migrated tables and no other.
-    #[test]
-    fn schema_matches_the_migrated_database() {
-        use diesel_migrations::MigrationHarness;
-
-        let mut connection = SqliteConnection::establish(":memory:").unwrap();
-        connection
-            .run_pending_migrations(SQLITE_MIGRATIONS)
-            .unwrap();
-        let described = [
+    fn described() -> [(&'static str, String); 5] {
+        [
             ("devices", select_text(devices::table)),
             ("relay_instances", select_text(relay_instances::table)),
             ("relay_policy", select_text(relay_policy::table)),
             ("presence_history", select_text(presence_history::table)),
             ("api_keys", select_text(api_keys::table)),
-        ];
-        for (table, query) in described {
-            let columns: Vec<Column> = diesel::sql_query(
-                "SELECT name, \"notnull\" AS required FROM pragma_table_info(?) ORDER BY cid",
-            )
-            .bind::<Text, _>(table)
-            .load(&mut connection)
-            .unwrap();
+        ]
+    }
+
+    fn compare(mut columns_of: impl FnMut(&str) -> Vec<Column>) {
+        for (table, query) in described() {
+            let columns = columns_of(table);
             assert!(columns.iter().any(|column| column.required), "{table}");
             let mut real: Vec<String> = columns
                 .into_iter()
@@ -187,6 +179,40 @@ mod tests {
             described.sort();
             assert_eq!(described, real, "{table}");
         }
+    }
+
+    /// The hand-written schema names every column of the migrated tables and no other.
+    #[test]
+    fn schema_matches_the_migrated_database() {
+        let mut connection = SqliteConnection::establish(":memory:").unwrap();
+        connection
+            .run_pending_migrations(SQLITE_MIGRATIONS)
+            .unwrap();
+        compare(|table| {
+            diesel::sql_query(
+                "SELECT name, \"notnull\" AS required FROM pragma_table_info(?) ORDER BY cid",
+            )
+            .bind::<Text, _>(table)
+            .load(&mut connection)
+            .unwrap()
+        });
+    }
+
+    /// As in SQLite, so on PostgreSQL.
+    #[test]
+    fn schema_matches_the_migrated_server() {
+        let database = TestDatabase::create();
+        let mut connection = database.shell();
+        connection.run_pending_migrations(PG_MIGRATIONS).unwrap();
+        compare(|table| {
+            diesel::sql_query(
+                "SELECT column_name::text AS name, is_nullable = 'NO' AS required
+                 FROM information_schema.columns WHERE table_name = $1",
+            )
+            .bind::<Text, _>(table)
+            .load(&mut connection)
+            .unwrap()
+        });
     }
 
     fn select_text<T>(table: T) -> String

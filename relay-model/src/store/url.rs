@@ -1,9 +1,13 @@
 //! `database.url`, read once: its scheme alone chooses the backend, so that a mistyped server
 //! address can never create a file of that name.
 
+mod postgres;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+pub use postgres::{PostgresUrl, PostgresUrlError};
 
 /// Where the database is.
 ///
@@ -13,23 +17,25 @@ use std::str::FromStr;
 pub enum DatabaseUrl {
     /// A file on this machine.
     Sqlite(PathBuf),
+    /// A PostgreSQL server.
+    Postgres(PostgresUrl),
 }
 
 /// A `database.url` that names no database. It never repeats the URL, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// Not a scheme that the relay knows.
-    #[error("database.url has {}; allowed is sqlite://PATH", Scheme(.scheme))]
+    #[error(
+        "database.url has {}; allowed are sqlite://PATH and postgres://USER@HOST/DATABASE",
+        Scheme(.scheme)
+    )]
     UnknownScheme {
         /// The scheme, if the URL has one.
         scheme: Option<String>,
     },
-    /// A PostgreSQL URL.
-    #[error(
-        "database.url names a PostgreSQL server, which this version does not support yet; \
-         allowed is sqlite://PATH"
-    )]
-    PostgresUnsupported,
+    /// A PostgreSQL URL with a mistake.
+    #[error("database.url {0}")]
+    Postgres(#[from] PostgresUrlError),
     /// Nothing behind `sqlite://`.
     #[error(
         "database.url has no path; write it as sqlite://relay-data/relay.db or sqlite:///var/lib/relay/relay.db"
@@ -63,6 +69,7 @@ impl DatabaseUrl {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
         }
     }
 }
@@ -71,6 +78,7 @@ impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            Self::Postgres(url) => url.fmt(f),
         }
     }
 }
@@ -79,15 +87,15 @@ impl FromStr for DatabaseUrl {
     type Err = DatabaseUrlError;
 
     fn from_str(url: &str) -> Result<Self, DatabaseUrlError> {
-        if url.contains(":memory:") {
-            return Err(DatabaseUrlError::InMemory);
-        }
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(DatabaseUrlError::UnknownScheme { scheme: None });
+            return Err(match url {
+                "sqlite::memory:" | ":memory:" => DatabaseUrlError::InMemory,
+                _ => DatabaseUrlError::UnknownScheme { scheme: None },
+            });
         };
         match scheme.to_ascii_lowercase().as_str() {
             "sqlite" => sqlite(rest),
-            "postgres" | "postgresql" => Err(DatabaseUrlError::PostgresUnsupported),
+            "postgres" | "postgresql" => Ok(DatabaseUrl::Postgres(PostgresUrl::parse(rest)?)),
             other => Err(DatabaseUrlError::UnknownScheme {
                 scheme: is_scheme(other).then(|| other.to_owned()),
             }),
@@ -96,6 +104,9 @@ impl FromStr for DatabaseUrl {
 }
 
 fn sqlite(path: &str) -> Result<DatabaseUrl, DatabaseUrlError> {
+    if path.contains(":memory:") {
+        return Err(DatabaseUrlError::InMemory);
+    }
     if path.is_empty() {
         return Err(DatabaseUrlError::NoPath);
     }
@@ -148,15 +159,29 @@ mod tests {
         }
         let shown = "relay.db".parse::<DatabaseUrl>().unwrap_err().to_string();
         assert!(shown.contains("sqlite://"), "{shown}");
-        let postgres = "postgres://db/relay".parse::<DatabaseUrl>().unwrap_err();
-        assert!(postgres.to_string().contains("not support"), "{postgres}");
+        assert!(shown.contains("postgres://"), "{shown}");
+    }
+
+    /// Both spellings of the scheme are one; what is printed has no password.
+    #[test]
+    fn postgres_urls_are_known_by_their_scheme() {
+        for scheme in ["postgres", "postgresql", "PostgreSQL"] {
+            let url = format!("{scheme}://relay:hunter2@db:5432/relay");
+            let read: DatabaseUrl = url.parse().unwrap();
+            assert_eq!(read.path(), None);
+            assert_eq!(
+                format!("{read:?}"),
+                "postgres://relay:********@db:5432/relay"
+            );
+        }
     }
 
     /// No refusal repeats a password, wherever it stands.
     #[test]
     fn passwords_are_not_repeated() {
         for url in [
-            "postgres://relay:hunter2@db/relay",
+            "postgres://relay:hunter2@db",
+            "postgres://relay:hunter2/relay",
             "host=db password=hunter2",
             "mysql://relay:hunter2@db/relay",
             "relay:hunter2://db",

@@ -77,6 +77,13 @@ fn limits() -> Limits {
     }
 }
 
+fn sqlite(pool: &Pool) -> &SqlitePool {
+    match pool {
+        Pool::Sqlite(pool) => pool,
+        Pool::Pg(_) => panic!("these tests are SQLite's"),
+    }
+}
+
 /// For calls that are meant to run into their timeout.
 fn impatient() -> Limits {
     Limits {
@@ -96,7 +103,7 @@ fn device(number: usize) -> DeviceId {
     DeviceId::from_uuid(Uuid::from_u128(0xD000 + number as u128))
 }
 
-fn desktop() -> DesktopRegistration {
+pub(in crate::store) fn desktop() -> DesktopRegistration {
     DesktopRegistration {
         device_name: "Desk".to_owned(),
         platform: "linux".to_owned(),
@@ -254,7 +261,7 @@ async fn a_full_database_is_unavailable_and_nothing_is_half_written() {
         ..limits()
     };
     let store = fixture.reopened(&one_connection);
-    let Pool::Sqlite(pool) = &store.pool;
+    let pool = sqlite(&store.pool);
     let set_room = |pages: u32| {
         let pragma = format!("PRAGMA max_page_count = {pages}");
         pool.connection().unwrap().batch_execute(&pragma).unwrap();
@@ -396,8 +403,7 @@ async fn a_panic_ends_one_call_only() {
     for _ in 0..3 {
         let panicked: Result<(), _> = store
             .write(|pool| {
-                let Pool::Sqlite(pool) = pool;
-                let mut connection = pool.connection()?;
+                let mut connection = sqlite(pool).connection()?;
                 write_transaction(&mut connection, |_| -> Result<(), StoreError> {
                     panic!("test")
                 })
