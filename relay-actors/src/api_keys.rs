@@ -3,6 +3,8 @@
 use relay_model::ids::{AccountId, ApiKeyId};
 use relay_model::store::{ApiKeyRow, NewApiKey, StoreError, StoredApiKey};
 
+use crate::credentials::KeyEnded;
+use crate::mailbox::post;
 use crate::relay::{Relay, store_is_gone};
 use crate::store::{CreateApiKey, FindApiKey, ListApiKeys, RevokeApiKey};
 
@@ -37,7 +39,7 @@ impl Relay {
         self.store().send(find).await.unwrap_or_else(store_is_gone)
     }
 
-    /// Ends an API key; false if the account has no such key.
+    /// Ends an API key and closes its sockets with 4401 (SES-6); false if the account has no such key.
     ///
     /// # Errors
     /// When the database did not do it, in time.
@@ -47,9 +49,11 @@ impl Relay {
         id: ApiKeyId,
     ) -> Result<bool, StoreError> {
         let revoke = RevokeApiKey { account, id };
-        self.store()
-            .send(revoke)
-            .await
-            .unwrap_or_else(store_is_gone)
+        let revoked = self.store().send(revoke).await;
+        let revoked = revoked.unwrap_or_else(store_is_gone)?;
+        if revoked {
+            post(self.credentials(), KeyEnded(id));
+        }
+        Ok(revoked)
     }
 }

@@ -2,6 +2,8 @@
 //! state in modules of its own.
 
 mod api_keys;
+pub mod credentials;
+mod device_changes;
 mod directory;
 pub mod environment;
 #[cfg(feature = "fault-hooks")]

@@ -11,12 +11,13 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DesktopRegistration, DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType,
-    PhoneRegistration, RegistrationOutcome, StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, PhoneRegistration,
+    RegistrationOutcome, StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
 
+use crate::credentials::{CountKeySockets, CredentialsActor, TokenVerifier};
 use crate::directory::{
     DirectoryActor, DirectoryState, FindPair, ReadDirectoryState, ReadLiveDevices,
     RegistrationSequence, StopSockets,
@@ -28,8 +29,7 @@ use crate::sessions::{CountSessions, SessionActor};
 use crate::socket::SocketActor;
 use crate::socket::transport::Transport;
 use crate::store::{
-    CheckDatabase, ListDevices, ReadProtocolFloor, RegisterDesktop, RegisterPhone, ReleaseInstance,
-    StoreActor,
+    CheckDatabase, ListDevices, ReadProtocolFloor, RegisterPhone, ReleaseInstance, StoreActor,
 };
 
 /// What the door learned about a connection from its upgrade request (TR-2).
@@ -77,6 +77,8 @@ struct Inner {
     sessions: Addr<SessionActor>,
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
+    credentials: Addr<CredentialsActor>,
+    tokens: Arc<dyn TokenVerifier>,
 }
 
 /// What a relay holds at a moment: how many of everything. After all devices have left and all
@@ -89,14 +91,18 @@ pub struct RelayState {
     pub graces: usize,
     /// Sessions, expired ones included until they are swept.
     pub sessions: usize,
+    /// Sockets that came in by an API key.
+    pub key_sockets: usize,
 }
 
 impl Relay {
-    /// Starts the actors of a relay on the current arbiter.
+    /// Starts the actors of a relay on the current arbiter. `tokens` checks what sockets show with
+    /// `auth.renew`.
     pub fn start(
         limits: Arc<Limits>,
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
+        tokens: Arc<dyn TokenVerifier>,
     ) -> Self {
         let core = Arc::new(Core {
             limits,
@@ -108,6 +114,7 @@ impl Relay {
         });
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
+        let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
         // Directory and presence know each other, so one of them is made inside the other's birth.
         let directory = Context::<DirectoryActor>::new();
         let environment = Arc::clone(&core.environment);
@@ -125,6 +132,8 @@ impl Relay {
             sessions,
             store,
             presence,
+            credentials,
+            tokens,
         }))
     }
 
@@ -148,6 +157,14 @@ impl Relay {
         &self.0.presence
     }
 
+    pub(crate) fn credentials(&self) -> &Addr<CredentialsActor> {
+        &self.0.credentials
+    }
+
+    pub(crate) fn tokens(&self) -> &dyn TokenVerifier {
+        &*self.0.tokens
+    }
+
     /// This run of the relay (SES-5).
     pub fn instance(&self) -> RelayInstanceId {
         self.0.core.instance
@@ -162,27 +179,6 @@ impl Relay {
     /// are bytes that came right behind the upgrade request.
     pub fn accept(&self, origin: ConnectionOrigin, transport: Box<dyn Transport>, early: Bytes) {
         SocketActor::open(self.clone(), origin, transport, early);
-    }
-
-    /// Creates or updates a desktop's row.
-    ///
-    /// # Errors
-    /// When the database did not do it, in time.
-    pub async fn register_desktop(
-        &self,
-        account: AccountId,
-        device: DeviceId,
-        registration: DesktopRegistration,
-    ) -> Result<RegistrationOutcome, StoreError> {
-        let message = RegisterDesktop {
-            account,
-            device,
-            registration,
-        };
-        self.store()
-            .send(message)
-            .await
-            .unwrap_or_else(store_is_gone)
     }
 
     /// Creates or updates a phone's row.
@@ -222,9 +218,19 @@ impl Relay {
             .send(list)
             .await
             .unwrap_or_else(store_is_gone)?;
+        self.show_live_presence(account, &mut devices).await?;
+        Ok(devices)
+    }
+
+    /// Puts the presence that holds now into rows of an account.
+    pub(crate) async fn show_live_presence(
+        &self,
+        account: AccountId,
+        devices: &mut [DeviceRow],
+    ) -> Result<(), StoreError> {
         let live = self.directory().send(ReadLiveDevices(account)).await;
         let live = live.map_err(|_| StoreError::Unavailable("the directory is gone".to_owned()))?;
-        for device in &mut devices {
+        for device in devices {
             match live.iter().find(|live| live.device == device.id) {
                 Some(live) => {
                     device.status = live.status;
@@ -237,7 +243,7 @@ impl Relay {
                 None => {}
             }
         }
-        Ok(devices)
+        Ok(())
     }
 
     /// Whether a desktop that this relay does not know may still come over from another instance, so
@@ -302,6 +308,7 @@ impl Relay {
             directory: self.directory().send(ReadDirectoryState).await?,
             graces: self.presence().send(CountGraces).await?,
             sessions: self.sessions().send(CountSessions).await?,
+            key_sockets: self.credentials().send(CountKeySockets).await?,
         })
     }
 

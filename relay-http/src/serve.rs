@@ -126,6 +126,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         Arc::clone(&limits),
         Arc::clone(&environment),
         Arc::new(store),
+        Arc::new(tokens.clone()),
     );
     let authenticator = Authenticator::new(
         tokens,

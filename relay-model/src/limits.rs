@@ -237,6 +237,10 @@ limits! {
     limits.waiting_frames => waiting_frames, WAITING_FRAMES: Count = 16, 0..=1_024;
     /// Bytes that may wait while a registration is checked (REG-1).
     limits.waiting_bytes => waiting_bytes, WAITING_BYTES: Bytes = 64 * KIB, 0..=16 * MIB;
+    /// Events that may wait while one of their sender is being stored (EV-4).
+    limits.waiting_events => waiting_events, WAITING_EVENTS: Count = 16, 0..=1_024;
+    /// The longest project directory that a device may have, in bytes.
+    limits.project_directory_bytes => project_directory_bytes, PROJECT_DIRECTORY_BYTES: Bytes = 4 * KIB, 256..=64 * KIB;
     /// Refused resumes on one socket, the last of which closes it (REG-4).
     limits.resume_attempts => resume_attempts, RESUME_ATTEMPTS: Count = 4, 1..=100;
     /// The largest HTTP body (HTTP-2).
@@ -260,6 +264,11 @@ limits! {
     auth.jwks_keys => jwks_keys, JWKS_KEYS: Count = 100, 1..=1_000;
     /// API keys that an account may have at a time; ended ones do not count (HTTP-4).
     auth.api_keys => api_keys, API_KEYS: Count = 100, 1..=10_000;
+    /// The longest token that is looked at, in bytes (SES-6).
+    auth.token_bytes => token_bytes, TOKEN_BYTES: Bytes = 16 * KIB, KIB..=MIB;
+    /// How often the relay asks which API keys of its sockets have ended. A revocation by another
+    /// process is acted on within this time and that of the question (SES-6).
+    auth.api_key_check_interval => api_key_check_interval, API_KEY_CHECK_INTERVAL: Duration = secs(2), millis(50)..=secs(4);
 
     /// A relay session lives this long after its last touch (SES-1).
     session.lifetime => session_lifetime, SESSION_LIFETIME: Duration = hours(24), millis(100)..=hours(24 * 90);

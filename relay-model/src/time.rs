@@ -34,6 +34,12 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// How long after `earlier` this moment comes; zero if it does not.
+    pub fn since(self, earlier: Self) -> Duration {
+        let micros = self.0.saturating_sub(earlier.0);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
     /// This moment minus `duration`; saturates at the ends of time.
     pub fn minus(self, duration: Duration) -> Self {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);

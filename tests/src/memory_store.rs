@@ -68,6 +68,7 @@ struct Shared {
     tables: Tables,
     counts: CallCounts,
     delay: Duration,
+    answer_delay: Duration,
     failing: bool,
 }
 
@@ -80,6 +81,11 @@ impl MemoryStore {
     /// Makes every later call take this long, on tokio's clock, before it looks at the data.
     pub fn set_delay(&self, delay: Duration) {
         self.lock().delay = delay;
+    }
+
+    /// Makes the answer of every later call take this long after it looked at the data.
+    pub fn set_answer_delay(&self, delay: Duration) {
+        self.lock().answer_delay = delay;
     }
 
     /// While set, every call ends in [`StoreError::Unavailable`] and changes nothing.
@@ -150,20 +156,31 @@ impl MemoryStore {
     ) -> StoreFuture<T> {
         let store = self.clone();
         Box::pin(async move {
-            let delay = {
+            let (delay, answer_delay) = {
                 let mut shared = store.lock();
                 count(&mut shared.counts);
-                shared.delay
+                (shared.delay, shared.answer_delay)
             };
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            let mut shared = store.lock();
-            if shared.failing {
-                return Err(StoreError::Unavailable("switched off".to_owned()));
+            let answer = store.answer(query);
+            if !answer_delay.is_zero() {
+                tokio::time::sleep(answer_delay).await;
             }
-            query(&mut shared.tables)
+            answer
         })
+    }
+
+    fn answer<T>(
+        &self,
+        query: impl FnOnce(&mut Tables) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut shared = self.lock();
+        if shared.failing {
+            return Err(StoreError::Unavailable("switched off".to_owned()));
+        }
+        query(&mut shared.tables)
     }
 }
 

@@ -136,6 +136,12 @@ impl Account {
         self.devices.len() < before
     }
 
+    /// Takes a device out, with its route if it has one.
+    pub(super) fn remove(&mut self, id: DeviceId) -> Option<Device> {
+        let position = self.devices.iter().position(|device| device.id == id)?;
+        Some(self.devices.remove(position))
+    }
+
     pub(super) fn pair(&self, desktop: DeviceId) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.desktop == desktop)
     }

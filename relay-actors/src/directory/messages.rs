@@ -42,6 +42,8 @@ pub(crate) struct Attach {
     pub(crate) target: Option<Target>,
     /// When the registration was read, among all of the process.
     pub(crate) sequence: RegistrationSequence,
+    /// When the read of its facts began, in the same count.
+    pub(crate) facts_read: RegistrationSequence,
     pub(crate) socket: SocketHandle,
     /// Where a new pair's registry is to run: on the arbiter of its first socket.
     pub(crate) arbiter: ArbiterHandle,
@@ -67,6 +69,9 @@ pub(crate) enum NotAttached {
     /// A later registration of the device came first, or replaced this socket.
     #[error("a later registration of the device took over")]
     Superseded,
+    /// The desktop was hidden after its row was read.
+    #[error("the desktop was hidden meanwhile")]
+    Hidden,
     /// The process stops.
     #[error("the relay stops")]
     Stopping,
@@ -147,6 +152,8 @@ pub struct DirectoryState {
     pub routes: usize,
     /// Pairs with a registry.
     pub pairs: usize,
+    /// Desktops that were hidden or shown a short time ago.
+    pub hidings: usize,
 }
 
 /// Asks for the registry of a pair, if there is one; from tests, and from whoever shows a pair.

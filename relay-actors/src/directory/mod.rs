@@ -2,6 +2,7 @@
 //! place that hands out addresses, and the sender of account-wide events.
 
 mod account;
+mod hiding;
 mod messages;
 
 use std::collections::HashMap;
@@ -12,11 +13,14 @@ use actix_rt::ArbiterHandle;
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::store::{DeviceStatus, DeviceType, OfflineReason, PresenceWrite};
+use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{self, DeviceStatusEvent, DeviceStatusWord};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use account::{Account, Pair, Route};
+pub(crate) use hiding::DeviceChanged;
+use hiding::Hidings;
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
 
@@ -62,6 +66,7 @@ pub(crate) struct DirectoryActor {
     sockets: IndexMap<ConnectionId, KnownSocket>,
     last_generation: u64,
     last_epoch: u64,
+    hidings: Hidings,
     /// Set once the process stops; told when no socket is left.
     stopping: Option<Arc<Notify>>,
     _fatal: FatalGuard,
@@ -84,6 +89,7 @@ impl DirectoryActor {
             sockets: IndexMap::new(),
             last_generation: 0,
             last_epoch: 0,
+            hidings: Hidings::default(),
             stopping: None,
             _fatal: fatal,
         }
@@ -143,6 +149,30 @@ impl DirectoryActor {
                 let status = DeviceStatusWord::Reconnecting;
                 self.tell_status(account_id, device, status, None, generation);
             }
+        }
+    }
+
+    /// Closes a socket that is no route any more, and lets it become none again.
+    fn dismiss(&mut self, socket: &SocketHandle, reason: CloseReason) {
+        socket.close(reason);
+        if let Some(known) = self.sockets.get_mut(&socket.connection) {
+            known.attached = None;
+            known.dismissed = true;
+        }
+    }
+
+    /// Sends an event to every other route of the account (EV-1).
+    fn publish(&mut self, account: AccountId, sender: DeviceId, event: &OutgoingText) {
+        let Some(account) = self.accounts.get(&account) else {
+            return;
+        };
+        let congested: Vec<_> = account
+            .others(sender)
+            .filter(|route| route.socket.event(event.clone()).is_err())
+            .map(|route| route.socket.connection)
+            .collect();
+        for connection in congested {
+            self.retire(connection);
         }
     }
 
@@ -430,6 +460,12 @@ impl Handler<Attach> for DirectoryActor {
         if self.stopping.is_some() {
             return refuse(NotAttached::Stopping);
         }
+        if self
+            .hidings
+            .came_after(account_id, device, attach.facts_read)
+        {
+            return refuse(NotAttached::Hidden);
+        }
         let connection = attach.socket.connection;
         let current = self
             .accounts
@@ -458,11 +494,7 @@ impl Handler<Attach> for DirectoryActor {
         let account = self.accounts.entry(account_id).or_default();
         let replaced = account.attach(device, attach.device_type, generation, route, now);
         if let Some(replaced) = replaced.filter(|old| old.socket.connection != connection) {
-            replaced.socket.close(CloseReason::Replaced);
-            if let Some(socket) = self.sockets.get_mut(&replaced.socket.connection) {
-                socket.attached = None;
-                socket.dismissed = true;
-            }
+            self.dismiss(&replaced.socket, CloseReason::Replaced);
         }
         let pair = match attach.device_type {
             DeviceType::Desktop => Some(self.attach_desktop(&attach, generation, ctx.address())),
@@ -497,30 +529,22 @@ impl Handler<PublishEvent> for DirectoryActor {
 
     fn handle(&mut self, event: PublishEvent, _: &mut Self::Context) {
         let PublishEvent {
-            account,
+            account: account_id,
             device,
             connection,
             text,
             permit: _permit,
         } = event;
-        let Some(account) = self.accounts.get(&account) else {
-            return;
-        };
-        let route = account
-            .device(device)
+        let route = self
+            .accounts
+            .get(&account_id)
+            .and_then(|account| account.device(device))
             .and_then(|device| device.route.as_ref());
         if route.is_none_or(|route| route.socket.connection != connection) {
             // A replaced connection has no effect any more (REG-6).
             return;
         }
-        let congested: Vec<_> = account
-            .others(device)
-            .filter(|route| route.socket.event(text.clone()).is_err())
-            .map(|route| route.socket.connection)
-            .collect();
-        for connection in congested {
-            self.retire(connection);
-        }
+        self.publish(account_id, device, &text);
     }
 }
 
@@ -629,6 +653,7 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
             accounts: self.accounts.len(),
             devices: devices().count(),
             routes: devices().filter(|device| device.route.is_some()).count(),
+            hidings: self.hidings.len(),
             pairs: self
                 .accounts
                 .values()

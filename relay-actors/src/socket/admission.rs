@@ -44,6 +44,7 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
     let unavailable = NotAdmitted::Refused(ErrorCode::RelayUnavailable);
     let (device, device_type) = (claim.device, claim.device_type);
 
+    let facts_read = relay.core().next_registration();
     let read = ReadRegistrationFacts {
         account,
         device,
@@ -78,6 +79,7 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
         device_type,
         target,
         sequence,
+        facts_read,
         socket,
         arbiter,
         resume,
@@ -85,6 +87,7 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
     match relay.directory().send(attach).await {
         Ok(Ok(attached)) => Ok(attached),
         Ok(Err(NotAttached::Superseded)) => Err(NotAdmitted::Superseded),
+        Ok(Err(NotAttached::Hidden)) => Err(NotAdmitted::Refused(ErrorCode::DesktopNotEligible)),
         Ok(Err(NotAttached::Stopping)) => Err(NotAdmitted::Stopping),
         Ok(Err(NotAttached::NoSession)) | Err(_) => Err(unavailable),
     }

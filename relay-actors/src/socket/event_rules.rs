@@ -1,15 +1,20 @@
 //! Who may send which event, and in what shape (EV-3). Pure.
 
-use relay_model::store::DeviceType;
+use std::fmt::Display;
+
+use relay_model::limits::Limits;
+use relay_model::store::{DeviceChange, DeviceType};
 use relay_model::wire::codes::ErrorCode;
 use relay_model::wire::inbound::EventShape;
 use serde::Deserialize;
 
 /// What becomes of a permitted event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EventAction {
     /// It goes to every other route of the account (EV-1).
     Publish,
+    /// The sender's row is changed so, then the event goes to all (EV-4).
+    Store(DeviceChange),
     /// It ends here: timeline frames reach only phones with a live lease, interest is never
     /// forwarded.
     Consume,
@@ -23,14 +28,12 @@ pub(super) struct EventRefusal {
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "only the shape is judged")]
 struct Visibility {
     visible: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the shape is judged")]
 struct ProjectDirectory {
     project_directory: String,
 }
@@ -44,23 +47,67 @@ struct Notification {
     body: String,
 }
 
-/// Judges an event whose sender is registered: shape, then reserved types, then the sender's role.
+impl Visibility {
+    /// A desktop's flag is its admission to the relay, which only HTTP turns on again; a phone's is
+    /// its own affair (EV-5).
+    fn change(self, sender: DeviceType) -> DeviceChange {
+        let turns_on = sender == DeviceType::Desktop && self.visible;
+        DeviceChange {
+            relay_eligible: (!turns_on).then_some(self.visible),
+            ..DeviceChange::default()
+        }
+    }
+}
+
+impl ProjectDirectory {
+    /// A directory that is no path of any system is not kept.
+    fn change(self, limits: &Limits) -> Result<DeviceChange, String> {
+        let max = limits.project_directory_bytes;
+        if self.project_directory.len() > max || self.project_directory.contains('\0') {
+            return Err(format!(
+                "projectDirectory must have at most {max} bytes and no NUL"
+            ));
+        }
+        Ok(DeviceChange {
+            project_directory: Some(self.project_directory),
+            ..DeviceChange::default()
+        })
+    }
+}
+
+/// Judges an event whose sender is registered: what its credentials allow, shape, reserved types,
+/// the sender's role.
 pub(super) fn judge(
     shape: &Result<EventShape<'_>, String>,
     sender: DeviceType,
+    may_send: bool,
+    limits: &Limits,
 ) -> Result<EventAction, EventRefusal> {
     let refuse = |code: ErrorCode, message: &str| EventRefusal {
         code,
         message: message.to_owned(),
     };
+    if !may_send {
+        return Err(refuse(
+            ErrorCode::Forbidden,
+            "an API key sends events with the scopes rpc, read and write only",
+        ));
+    }
     let event = shape
         .as_ref()
         .map_err(|wrong| refuse(ErrorCode::InvalidPayload, wrong))?;
     let payload = event.payload.map_or("null", |payload| payload.get());
     match (&*event.event_type, sender) {
-        ("device-visibility-updated", _) => shaped::<Visibility>(payload),
-        ("project-directory-updated", _) => shaped::<ProjectDirectory>(payload),
-        ("agent-notification-requested", DeviceType::Desktop) => shaped::<Notification>(payload),
+        ("device-visibility-updated", _) => {
+            shaped::<Visibility>(payload).map(|shape| EventAction::Store(shape.change(sender)))
+        }
+        ("project-directory-updated", _) => {
+            let change = shaped::<ProjectDirectory>(payload)?.change(limits);
+            change.map(EventAction::Store).map_err(ill_shaped)
+        }
+        ("agent-notification-requested", DeviceType::Desktop) => {
+            shaped::<Notification>(payload).map(|_| EventAction::Publish)
+        }
         (
             "device-status"
             | "device-unlinked"
@@ -84,13 +131,18 @@ pub(super) fn judge(
     }
 }
 
-fn shaped<'a, T: Deserialize<'a>>(payload: &'a str) -> Result<EventAction, EventRefusal> {
-    match serde_json::from_str::<T>(payload) {
-        Ok(_) => Ok(EventAction::Publish),
-        Err(error) => Err(EventRefusal {
-            code: ErrorCode::InvalidPayload,
-            message: format!("payload.payload: {error}"),
-        }),
+fn shaped<'a, T: Deserialize<'a>>(payload: &'a str) -> Result<T, EventRefusal> {
+    // serde takes an array for a struct.
+    if !payload.starts_with('{') {
+        return Err(ill_shaped("not an object"));
+    }
+    serde_json::from_str(payload).map_err(ill_shaped)
+}
+
+fn ill_shaped(wrong: impl Display) -> EventRefusal {
+    EventRefusal {
+        code: ErrorCode::InvalidPayload,
+        message: format!("payload.payload: {wrong}"),
     }
 }
 
@@ -112,7 +164,7 @@ mod tests {
         let Ok(ClientFrame::Event(event)) = ClientFrame::read(&text) else {
             panic!("no event: {text}");
         };
-        judge(&event.shape, sender).map_err(|refusal| refusal.code)
+        judge(&event.shape, sender, true, &Limits::default()).map_err(|refusal| refusal.code)
     }
 
     /// EV-1: what is not in the table goes to all, whatever its payload.
@@ -153,6 +205,35 @@ mod tests {
         assert_eq!(judged(interest, "{}", Mobile), Ok(EventAction::Consume));
     }
 
+    /// EV-4, EV-5: what is stored of an event; a desktop does not show itself again.
+    #[test]
+    fn events_change_the_senders_row() {
+        let eligible = |relay_eligible| DeviceChange {
+            relay_eligible,
+            ..DeviceChange::default()
+        };
+        for (payload, sender, stored) in [
+            (r#"{"visible":false}"#, Desktop, Some(false)),
+            (r#"{"visible":true}"#, Desktop, None),
+            (r#"{"visible":false}"#, Mobile, Some(false)),
+            (r#"{"visible":true}"#, Mobile, Some(true)),
+        ] {
+            let action = judged("device-visibility-updated", payload, sender);
+            assert_eq!(
+                action,
+                Ok(EventAction::Store(eligible(stored))),
+                "{payload}"
+            );
+        }
+        let directory = DeviceChange {
+            project_directory: Some("/x".to_owned()),
+            ..DeviceChange::default()
+        };
+        let payload = r#"{"projectDirectory":"/x"}"#;
+        let action = judged("project-directory-updated", payload, Mobile);
+        assert_eq!(action, Ok(EventAction::Store(directory)));
+    }
+
     /// EV-3: an ill-typed payload of a listed type goes nowhere.
     #[test]
     fn shapes_of_listed_types_are_checked() {
@@ -174,7 +255,7 @@ mod tests {
                 r#"{"title":"t"}"#,
             ),
         ] {
-            assert_eq!(judged(event_type, good, Desktop), Ok(EventAction::Publish));
+            assert!(judged(event_type, good, Desktop).is_ok(), "{event_type}");
             assert_eq!(
                 judged(event_type, bad, Desktop),
                 Err(ErrorCode::InvalidPayload)

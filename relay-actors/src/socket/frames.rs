@@ -3,6 +3,7 @@
 
 use actix::Context;
 use bytes::Bytes;
+use relay_model::credentials::Scope;
 use relay_model::limits::{ENVELOPE_HEADROOM, Limits};
 use relay_model::store::DeviceType;
 use relay_model::wire::codes::{ErrorCode, RpcErrorCode};
@@ -74,6 +75,7 @@ impl SocketActor {
             ClientFrame::Request(_) => "rpc.request",
             ClientFrame::Response(_) => "rpc.response",
             ClientFrame::Event(_) => "event",
+            ClientFrame::Renew(_) => "auth.renew",
         };
         // Borrowed from its field: a clone would have all sockets write to one counter.
         let limits = &self.relay.core().limits;
@@ -83,7 +85,7 @@ impl SocketActor {
                 return self.register(register, ctx);
             }
             (Stage::Checking(checking), frame) => {
-                let may_wait = !matches!(frame, ClientFrame::Event(_));
+                let may_wait = !matches!(frame, ClientFrame::Event(_) | ClientFrame::Renew(_));
                 if !may_wait || !checking.waiting.push(source.clone(), limits) {
                     self.registration_required(Some(kind));
                 }
@@ -106,7 +108,12 @@ impl SocketActor {
                 self.touch_session(now);
                 self.on_response(&response, source, device_type);
             }
-            ClientFrame::Event(event) => self.on_client_event(&event, source, device_type),
+            ClientFrame::Event(event) => {
+                if !self.event_waits(source) {
+                    self.handle_event(&event, source, device_type, ctx);
+                }
+            }
+            ClientFrame::Renew(renew) => self.renew(&renew, ctx),
             ClientFrame::Ping | ClientFrame::Ignored => {}
         }
     }
@@ -130,7 +137,7 @@ impl SocketActor {
         let Stage::Registered(registered) = &self.stage else {
             return Ok(());
         };
-        if sender == DeviceType::Desktop {
+        if sender == DeviceType::Desktop || !self.origin.credentials.allow(Scope::Rpc) {
             return Err(RpcFailure::undelivered(RpcErrorCode::NotAllowed));
         }
         if request.id.is_empty() || request.id.len() > limits.id_bytes {
@@ -182,28 +189,45 @@ impl SocketActor {
         }
     }
 
-    fn on_client_event(&mut self, event: &Event<'_>, source: &Bytes, sender: DeviceType) {
-        match (event_rules::judge(&event.shape, sender), &event.shape) {
-            (Ok(EventAction::Publish), Ok(shape)) => {
-                let Stage::Registered(registered) = &self.stage else {
-                    return;
-                };
-                let now = self.core().environment.now();
-                let device = registered.device;
-                let text = outbound::event(shape, source, device, now);
+    /// Judges an event and does what is right by it (EV-3).
+    pub(super) fn handle_event(
+        &mut self,
+        event: &Event<'_>,
+        source: &Bytes,
+        sender: DeviceType,
+        ctx: &mut Context<Self>,
+    ) {
+        let may_send = self.origin.credentials.allow_events();
+        let action = match event_rules::judge(&event.shape, sender, may_send, self.limits()) {
+            Ok(action) => action,
+            Err(refusal) => return self.reply_error(refusal.code, &refusal.message, Some("event")),
+        };
+        let (Ok(shape), Stage::Registered(registered)) = (&event.shape, &self.stage) else {
+            return;
+        };
+        let device = registered.device;
+        let text = || outbound::event(shape, source, device, self.core().environment.now());
+        match action {
+            EventAction::Consume => {}
+            EventAction::Store(change) => {
+                let text = text();
+                self.store_event(change, text, ctx);
+            }
+            EventAction::Publish => {
+                let text = text();
+                let (account, connection) = (self.origin.account, self.connection);
+                let permit = self.inbound.take(text.len());
                 post(
                     self.relay.directory(),
                     PublishEvent {
-                        account: self.origin.account,
+                        account,
                         device,
-                        connection: self.connection,
-                        permit: self.inbound.take(text.len()),
+                        connection,
                         text,
+                        permit,
                     },
                 );
             }
-            (Err(refusal), _) => self.reply_error(refusal.code, &refusal.message, Some("event")),
-            (Ok(EventAction::Publish | EventAction::Consume), _) => {}
         }
     }
 }

@@ -54,6 +54,12 @@ pub enum CloseReason {
     Silent,
     /// No registration in time (TR-9).
     RegistrationTimeout,
+    /// The credentials expired (SES-6).
+    Expired,
+    /// The API key was revoked, or ended otherwise (SES-6).
+    KeyEnded,
+    /// The desktop was hidden (EV-5).
+    Hidden,
     /// The registration was refused (REG-4); the error frame said why.
     Refused(CloseCode),
 }
@@ -67,6 +73,8 @@ impl CloseReason {
             Self::Stopping => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,
+            Self::Expired | Self::KeyEnded => CloseCode::CredentialsEnded,
+            Self::Hidden => CloseCode::DeviceRemoved,
             Self::Refused(code) => code,
         }
     }

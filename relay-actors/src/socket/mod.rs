@@ -5,6 +5,7 @@ mod admission;
 #[cfg(feature = "conformance-echo")]
 mod echo;
 mod event_rules;
+mod expiry;
 mod frames;
 mod handle;
 pub(crate) mod inbound_room;
@@ -15,7 +16,9 @@ mod outbox;
 mod rate_limit;
 mod registering;
 pub(crate) mod registration;
+mod renewal;
 mod stage;
+mod stored_events;
 pub mod transport;
 mod watchdog;
 
@@ -25,7 +28,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use actix::{Actor, ActorContext, ActorFuture, AsyncContext, Context, Handler};
 use bytes::Bytes;
-use relay_model::ids::ConnectionId;
+use relay_model::credentials::Credentials;
+use relay_model::ids::{ApiKeyId, ConnectionId};
 use relay_model::limits::Limits;
 use relay_model::store::HeartbeatWrite;
 use relay_model::websocket::reader::Reader;
@@ -38,17 +42,20 @@ use tokio::time::{Instant, Sleep};
 pub(crate) use handle::SocketHandle;
 pub use messages::CloseReason;
 
+use crate::credentials::{KeySocketGone, KeySocketOpened};
 use crate::directory::{SocketClosing, SocketGone, SocketOpened};
 use crate::mailbox::post;
 use crate::relay::{ConnectionOrigin, Core, Relay};
 use crate::sessions::TouchSession;
 use crate::store::RecordHeartbeat;
+use expiry::Expiry;
 use inbound_room::InboundRoom;
 use lanes::Lane;
 use link::{CloseCause, Link, LinkEvent};
 use messages::{Close, Deliver, FrameKind};
 use rate_limit::TokenBucket;
 use stage::{Registered, Stage};
+use stored_events::WaitingEvents;
 use transport::Transport;
 use watchdog::{Verdict, Watchdog};
 
@@ -66,6 +73,9 @@ pub(crate) struct SocketActor {
     refused_resumes: usize,
     watchdog: Watchdog,
     registration_deadline: Option<Instant>,
+    expiry: Expiry,
+    /// Events behind one that is being stored (EV-4).
+    waiting_events: Option<Box<WaitingEvents>>,
     rate: Rate,
     timer: Pin<Box<Sleep>>,
     /// The task that polls this socket, to have it polled after something outside a turn.
@@ -112,6 +122,7 @@ impl SocketActor {
         let limits = &core.limits;
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
         let link = Link::new(transport, early, reader, Arc::clone(limits));
+        let expiry = Expiry::new(&origin.credentials, core.environment.now(), now, limits);
         tracing::debug!(%connection, account = %origin.account, peer = ?origin.peer, "connected");
         Self {
             connection,
@@ -121,6 +132,8 @@ impl SocketActor {
             stage: Stage::Unregistered,
             refused_resumes: 0,
             watchdog: Watchdog::new(now, limits),
+            expiry,
+            waiting_events: None,
             registration_deadline: Some(now + limits.registration_timeout),
             rate: Rate {
                 messages: TokenBucket::full(now, limits),
@@ -137,15 +150,25 @@ impl SocketActor {
         }
     }
 
-    /// Starts the actor and tells the directory of it.
+    /// Starts the actor and tells of it whoever may have to close it.
     fn run(self) {
-        let connection = self.connection;
+        let (relay, connection, key) = (self.relay.clone(), self.connection, self.api_key());
         let room = Arc::clone(self.link.room());
-        let directory = self.relay.directory().clone();
         let address = Actor::start(self);
         // Told here and not by the actor's first poll: a stop in between must find the socket.
-        let handle = SocketHandle::new(connection, address, room);
-        post(&directory, SocketOpened(handle));
+        let socket = SocketHandle::new(connection, address, room);
+        if let Some(key) = key {
+            let socket = socket.clone();
+            post(relay.credentials(), KeySocketOpened { key, socket });
+        }
+        post(relay.directory(), SocketOpened(socket));
+    }
+
+    fn api_key(&self) -> Option<ApiKeyId> {
+        match self.origin.credentials {
+            Credentials::ApiKey { id, .. } => Some(id),
+            Credentials::UserToken { .. } => None,
+        }
     }
 
     fn core(&self) -> &Core {
@@ -290,8 +313,14 @@ impl SocketActor {
         {
             return self.close(CloseReason::RegistrationTimeout);
         }
-        let stalled = self.link.stalled_since();
         let limits = &self.relay.core().limits;
+        if self.expiry.next_look().is_some_and(|look| now >= look) {
+            let wall = self.relay.core().environment.now();
+            if self.expiry.is_over(wall, now, limits) {
+                return self.close(CloseReason::Expired);
+            }
+        }
+        let stalled = self.link.stalled_since();
         if stalled.is_some_and(|since| now >= since + limits.write_stall_timeout) {
             return self.close(CloseReason::Stalled);
         }
@@ -314,7 +343,8 @@ impl SocketActor {
             self.link.deadline()
         } else {
             let look = Some(self.watchdog.next_look());
-            [look, self.registration_deadline, stall]
+            let expiry = self.expiry.next_look();
+            [look, self.registration_deadline, stall, expiry]
                 .into_iter()
                 .flatten()
                 .min()
@@ -438,9 +468,13 @@ impl Actor for SocketActor {
     }
 }
 
-/// Whatever ends a socket, a panic included, the directory hears of it.
+/// Whatever ends a socket, a panic included, those who know it hear of it.
 impl Drop for SocketActor {
     fn drop(&mut self) {
+        if let Some(key) = self.api_key() {
+            let connection = self.connection;
+            post(self.relay.credentials(), KeySocketGone { key, connection });
+        }
         post(self.relay.directory(), SocketGone(self.connection));
     }
 }

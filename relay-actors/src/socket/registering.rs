@@ -52,7 +52,7 @@ impl SocketActor {
         let decided = admission.into_actor(self).map(move |outcome, actor, ctx| {
             match outcome {
                 Ok(attached) => actor.admitted(device, device_type, attached, ctx),
-                Err(reason) => actor.not_admitted(reason),
+                Err(reason) => actor.not_admitted(reason, ctx),
             }
             actor.wake();
         });
@@ -113,9 +113,10 @@ impl SocketActor {
         for frame in checking.waiting.into_frames() {
             self.on_text(frame, now, ctx);
         }
+        self.handle_waiting_events(ctx);
     }
 
-    fn not_admitted(&mut self, reason: NotAdmitted) {
+    fn not_admitted(&mut self, reason: NotAdmitted, ctx: &mut Context<Self>) {
         let previous = match std::mem::replace(&mut self.stage, Stage::Unregistered) {
             Stage::Checking(checking) => checking.previous,
             Stage::Registered(_) | Stage::Unregistered => None,
@@ -129,6 +130,7 @@ impl SocketActor {
             NotAdmitted::Superseded => self.close(CloseReason::Replaced),
             NotAdmitted::Stopping => self.close(CloseReason::Stopping),
         }
+        self.handle_waiting_events(ctx);
     }
 
     /// Sends a refusal and closes, unless the client may try again on this socket (REG-4).

@@ -29,6 +29,11 @@ pub(crate) struct RevokeApiKey {
     pub(crate) id: ApiKeyId,
 }
 
+/// Asks which of these keys have ended; from CredentialsActor, one at a time (SES-6).
+#[derive(Message)]
+#[rtype(result = "Result<Vec<ApiKeyId>, StoreError>")]
+pub(crate) struct FindEndedKeys(pub(crate) Vec<ApiKeyId>);
+
 impl Handler<CreateApiKey> for StoreActor {
     type Result = ResponseFuture<Result<(), StoreError>>;
 
@@ -60,5 +65,18 @@ impl Handler<RevokeApiKey> for StoreActor {
         let RevokeApiKey { account, id } = revoke;
         let now = self.core.environment.now();
         self.write(move |store| store.revoke_api_key(account, id, now))
+    }
+}
+
+impl Handler<FindEndedKeys> for StoreActor {
+    type Result = ResponseFuture<Result<Vec<ApiKeyId>, StoreError>>;
+
+    fn handle(
+        &mut self,
+        FindEndedKeys(keys): FindEndedKeys,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        let now = self.core.environment.now();
+        self.call(move |store| store.ended_api_keys(keys, now))
     }
 }

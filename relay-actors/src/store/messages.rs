@@ -3,8 +3,8 @@
 use actix::Message;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
-    DesktopRegistration, DeviceFilter, DeviceRow, HeartbeatWrite, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError,
+    ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow, HeartbeatWrite,
+    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
 };
 
 /// Reads what a registration is checked against; from the socket that registers.
@@ -32,6 +32,15 @@ pub(crate) struct RegisterPhone {
     pub(crate) account: AccountId,
     pub(crate) device: DeviceId,
     pub(crate) registration: PhoneRegistration,
+}
+
+/// Changes a device's row; from a socket's own events and the device API.
+#[derive(Message)]
+#[rtype(result = "Result<Option<ChangedDevice>, StoreError>")]
+pub(crate) struct ChangeDevice {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
+    pub(crate) change: DeviceChange,
 }
 
 /// Lists an account's devices; from the device API.

@@ -16,8 +16,8 @@ use actix::{
 use indexmap::IndexMap;
 use relay_model::ids::DeviceId;
 use relay_model::store::{
-    Asker, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts, RegistrationOutcome,
-    StoreError, StoreFuture,
+    Asker, ChangedDevice, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts,
+    RegistrationOutcome, StoreError, StoreFuture,
 };
 
 pub(crate) use api_keys::*;
@@ -250,6 +250,20 @@ impl Handler<RegisterPhone> for StoreActor {
         } = register;
         let now = self.core.environment.now();
         self.write(move |store| store.register_phone(account, device, registration, now))
+    }
+}
+
+impl Handler<ChangeDevice> for StoreActor {
+    type Result = ResponseFuture<Result<Option<ChangedDevice>, StoreError>>;
+
+    fn handle(&mut self, change: ChangeDevice, _: &mut Self::Context) -> Self::Result {
+        let ChangeDevice {
+            account,
+            device,
+            change,
+        } = change;
+        let now = self.core.environment.now();
+        self.call(move |store| store.change_device(account, device, change, now))
     }
 }
 

@@ -3,6 +3,7 @@
 mod api_key;
 mod headers;
 mod jwks;
+mod renewal;
 pub mod signing_secret;
 #[cfg(test)]
 mod still_world;

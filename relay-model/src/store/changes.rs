@@ -8,7 +8,7 @@ use super::devices::{PresenceColumns, ShownColumns};
 use super::dialect::Dialect;
 use super::pool::{Pool, transaction};
 use super::schema::devices;
-use super::{ChangedDevice, DeviceChange, DeviceType, StoreError};
+use super::{ChangedDevice, DeviceChange, StoreError};
 use crate::ids::{AccountId, DeviceId};
 use crate::time::Timestamp;
 
@@ -39,12 +39,11 @@ pub(super) fn change(
             let Some(before) = before.filter(|row| row.account == account && !row.forgotten) else {
                 return Ok(None);
             };
-            let desktop = before.device_type == DeviceType::Desktop;
             diesel::update(devices::table.find(device))
                 .filter(devices::account.eq(account))
                 .set(Changes {
                     device_name: change.device_name,
-                    relay_eligible: change.relay_eligible.filter(|_| desktop),
+                    relay_eligible: change.relay_eligible,
                     active_project_directory: change.project_directory,
                     updated_at: StoredMoment(now),
                 })

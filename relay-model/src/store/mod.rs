@@ -211,7 +211,7 @@ pub struct ChangedDevice {
 pub struct DeviceChange {
     /// Trimmed, 1 to 255 characters (HTTP-3).
     pub device_name: Option<String>,
-    /// Whether a desktop is admitted to the relay (EV-5); of a phone it is not changed.
+    /// Whether a desktop is admitted to the relay (EV-5); a phone is always, and its flag is only kept.
     pub relay_eligible: Option<bool>,
     /// The directory that the desktop works in.
     pub project_directory: Option<String>,

@@ -41,6 +41,7 @@ codes! {
         UnknownMessageType = "unknownMessageType", "The frame's type is not part of this protocol.";
         UnsupportedFrame = "unsupportedFrame", "Binary messages are not part of this protocol.";
         RegistrationRequired = "registrationRequired", "The connection has to register first.";
+        AuthRequired = "authRequired", "The token is not a valid one of this account; the connection keeps its old expiry.";
         Forbidden = "forbidden", "This client may not send that.";
         ReservedEventType = "reservedEventType", "Events of this type are written by the relay only.";
         InvalidClientType = "invalidClientType", "X-Client-Type must be desktop or mobile.";
@@ -141,6 +142,7 @@ impl ErrorCode {
             | Self::UnknownMessageType
             | Self::UnsupportedFrame
             | Self::RegistrationRequired
+            | Self::AuthRequired
             | Self::Forbidden
             | Self::ReservedEventType => AfterError::GoesOn,
             Self::InvalidResume => AfterError::RegistersAgain,
@@ -174,6 +176,7 @@ mod tests {
                 | "unknownMessageType"
                 | "unsupportedFrame"
                 | "registrationRequired"
+                | "authRequired"
                 | "forbidden"
                 | "reservedEventType" => AfterError::GoesOn,
                 "invalidResume" => AfterError::RegistersAgain,

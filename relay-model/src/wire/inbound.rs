@@ -1,6 +1,7 @@
 //! What clients send: one frame, read once, into a type of its own (TR-7, TR-8).
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -26,6 +27,8 @@ pub enum ClientFrame<'a> {
     Response(RpcResponse<'a>),
     /// `event`.
     Event(Event<'a>),
+    /// `auth.renew`.
+    Renew(Renew<'a>),
     /// A frame of older clients that needs no answer: `pong`, `event-ack`.
     Ignored,
 }
@@ -120,6 +123,18 @@ pub struct ResponseError<'a> {
     pub data: Option<&'a RawValue>,
 }
 
+/// An `auth.renew` (SES-6).
+pub struct Renew<'a> {
+    /// `token`, a secret.
+    pub token: Cow<'a, str>,
+}
+
+impl fmt::Debug for Renew<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renew").finish_non_exhaustive()
+    }
+}
+
 /// An `event` (section 7); its shape is judged after the sender's rights (EV-3).
 #[derive(Debug)]
 pub struct Event<'a> {
@@ -161,6 +176,7 @@ const REQUEST: FieldNames = &["id", "method", "params", "idempotencyKey", "trace
 const RESPONSE: FieldNames = &["id", "result", "error", "isFinal"];
 const RESPONSE_ERROR: FieldNames = &["code", "message", "data"];
 const EVENT: FieldNames = &["eventType", "payload"];
+const RENEW: FieldNames = &["token"];
 
 fn fields_of(kind: &str) -> FieldNames {
     match kind {
@@ -168,6 +184,7 @@ fn fields_of(kind: &str) -> FieldNames {
         "rpc.request" => REQUEST,
         "rpc.response" => RESPONSE,
         "event" => EVENT,
+        "auth.renew" => RENEW,
         _ => &[],
     }
 }
@@ -192,6 +209,9 @@ impl<'a> ClientFrame<'a> {
             "event" => Ok(Self::Event(Event {
                 shape: payload(&envelope).and_then(event),
             })),
+            "auth.renew" => payload(&envelope)
+                .and_then(|fields| required_string(fields, "token"))
+                .map(|token| Self::Renew(Renew { token })),
             "heartbeat" => match envelope.payload {
                 Payload::NotAnObject => Err("payload must be an object".to_owned()),
                 Payload::Missing | Payload::Object(_) => Ok(Self::Heartbeat),

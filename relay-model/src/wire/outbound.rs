@@ -53,6 +53,15 @@ pub fn session_reply(reply: &SessionReply) -> OutgoingText {
         .into()
 }
 
+/// `auth.renewed`: the credentials of the connection hold until `expires_at` (SES-6).
+pub fn auth_renewed(expires_at: Timestamp) -> OutgoingText {
+    Text::with_capacity(80)
+        .raw(r#"{"type":"auth.renewed","expiresAt":""#)
+        .display(expires_at)
+        .raw(r#""}"#)
+        .into()
+}
+
 /// An `error` frame (ENV-3).
 pub fn error(
     code: ErrorCode,
@@ -242,6 +251,19 @@ pub fn event(
         Some(payload) => OutgoingText::around(head.0, source, payload.get(), "}}"),
         None => head.raw("null}}").into(),
     }
+}
+
+/// The relay's own `device-visibility-updated`, for a device that was hidden or shown over HTTP (EV-5).
+pub fn device_visibility(device: DeviceId, visible: bool, now: Timestamp) -> OutgoingText {
+    Text::with_capacity(192)
+        .raw(r#"{"type":"event","sourceDeviceId":""#)
+        .display(device)
+        .raw(r#"","timestamp":""#)
+        .display(now)
+        .raw(r#"","payload":{"eventType":"device-visibility-updated","payload":{"visible":"#)
+        .display(visible)
+        .raw("}}}")
+        .into()
 }
 
 /// What a `device-status` event says (PR-1).

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use relay_actors::Relay;
 use relay_actors::environment::Environment;
-use relay_http::authentication::{Authenticator, UserTokens};
+use relay_http::authentication::{Authenticator, ClaimRules, UserTokens};
 use relay_http::configuration::Secret;
 use relay_http::server;
 use relay_http::system_environment::SystemEnvironment;
@@ -27,12 +27,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     actix_rt::System::new().block_on(async {
         let limits = Arc::new(Limits::default());
         let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
-        let tokens = UserTokens::new(&Secret::new(SECRET.to_owned()), limits.token_leeway)?;
+        let rules = ClaimRules {
+            leeway: limits.token_leeway,
+            issuer: None,
+            audience: None,
+        };
+        let secret = Secret::new(SECRET.to_owned());
+        let tokens = UserTokens::new(rules, Some(&secret), None, Arc::clone(&environment))?;
         let account = AccountId::from_uuid(environment.new_uuid());
-        let token = tokens.mint(account, environment.now(), TOKEN_LIFETIME)?;
-        let authenticator = Authenticator::new(tokens, Arc::clone(&environment));
-        let store = Arc::new(MemoryStore::new());
-        let relay = Relay::start(Arc::clone(&limits), environment, store);
+        let token = tokens.mint(account, TOKEN_LIFETIME)?;
+        let relay = Relay::start(
+            Arc::clone(&limits),
+            Arc::clone(&environment),
+            Arc::new(MemoryStore::new()),
+            Arc::new(tokens.clone()),
+        );
+        let keys = Arc::new(relay.clone());
+        let authenticator = Authenticator::new(tokens, keys, environment);
         let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
             relay.accept_echo(origin, transport, early);
         });

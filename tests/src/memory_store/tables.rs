@@ -332,7 +332,7 @@ impl Tables {
         if let Some(name) = change.device_name {
             row.device_name = name;
         }
-        if let (Some(eligible), DeviceType::Desktop) = (change.relay_eligible, row.device_type) {
+        if let Some(eligible) = change.relay_eligible {
             row.relay_eligible = eligible;
         }
         if let Some(directory) = change.project_directory {

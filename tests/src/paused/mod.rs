@@ -3,6 +3,7 @@
 
 mod device;
 mod environment;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,10 @@ use uuid::Uuid;
 
 pub use device::{Device, Received};
 pub use environment::SimulatedEnvironment;
+pub use tokens::token;
 
 use crate::memory_store::MemoryStore;
+use tokens::SimulatedTokens;
 
 /// The bytes that a pipe between relay and device holds: small, so that a device that does not read
 /// is felt at once.
@@ -79,6 +82,7 @@ impl Run {
             Arc::new(limits),
             environment.clone(),
             Arc::new(store.clone()),
+            Arc::new(SimulatedTokens(environment.clone())),
         );
         Self {
             relay,
@@ -143,12 +147,26 @@ impl Run {
         device: DeviceId,
         target: Option<DeviceId>,
     ) -> Device {
+        let credentials = Credentials::UserToken {
+            expires_at: Timestamp::from_unix_micros(i64::MAX),
+        };
+        self.connect_with(credentials, account, device_type, device, target)
+            .await
+    }
+
+    /// An upgraded connection that came in with `credentials`.
+    pub async fn connect_with(
+        &self,
+        credentials: Credentials,
+        account: AccountId,
+        device_type: DeviceType,
+        device: DeviceId,
+        target: Option<DeviceId>,
+    ) -> Device {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let origin = ConnectionOrigin {
             account,
-            credentials: Credentials::UserToken {
-                expires_at: Timestamp::from_unix_micros(i64::MAX),
-            },
+            credentials,
             client_type: Some(device_type),
             device_header: None,
             target_header: target.map(|target| target.to_string()),

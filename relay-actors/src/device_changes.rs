@@ -1,0 +1,133 @@
+//! Changes of a device's row, by its own events or over HTTP: stored first, then acted on, whatever
+//! becomes of the one who asked (EV-4, EV-5).
+
+use actix::MailboxError;
+use relay_model::ids::{AccountId, DeviceId};
+use relay_model::store::{
+    ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceType, RegistrationOutcome,
+    StoreError,
+};
+use relay_model::wire::{OutgoingText, outbound};
+
+use crate::directory::DeviceChanged;
+use crate::mailbox::post;
+use crate::relay::{Relay, store_is_gone};
+use crate::store::{ChangeDevice, RegisterDesktop};
+
+impl Relay {
+    /// Creates or updates a desktop's row. A desktop that says `relayEligible:false` is hidden
+    /// (EV-5).
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
+    pub async fn register_desktop(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: DesktopRegistration,
+    ) -> Result<RegistrationOutcome, StoreError> {
+        let asked = registration.relay_eligible;
+        let message = RegisterDesktop {
+            account,
+            device,
+            registration,
+        };
+        let relay = self.clone();
+        to_its_end(async move {
+            let outcome = relay.store().send(message).await;
+            let outcome = outcome.unwrap_or_else(store_is_gone)?;
+            if let RegistrationOutcome::Registered(changed) = &outcome {
+                relay.tell_change(account, changed, asked, None);
+            }
+            Ok(outcome)
+        })
+        .await
+    }
+
+    /// Changes a device's row, tells the account of it, and hides a desktop that is not admitted any
+    /// more (EV-5). `None`: the account has no such device.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
+    pub async fn change_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+    ) -> Result<Option<DeviceRow>, StoreError> {
+        let mut changed = self.apply_change(account, device, change, None).await?;
+        if let Some(row) = &mut changed {
+            self.show_live_presence(account, std::slice::from_mut(row))
+                .await?;
+        }
+        Ok(changed)
+    }
+
+    /// Has a row changed and `event` sent to all once it is.
+    pub(crate) fn apply_change(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        change: DeviceChange,
+        event: Option<OutgoingText>,
+    ) -> impl Future<Output = Result<Option<DeviceRow>, StoreError>> + use<> {
+        let relay = self.clone();
+        to_its_end(async move {
+            let asked = change.relay_eligible;
+            let message = ChangeDevice {
+                account,
+                device,
+                change,
+            };
+            let changed = relay.store().send(message).await;
+            let changed = changed.unwrap_or_else(store_is_gone)?;
+            if let Some(changed) = &changed {
+                relay.tell_change(account, changed, asked, event);
+            }
+            Ok(changed.map(|changed| changed.row))
+        })
+    }
+
+    /// Tells the directory what follows from a change. `asked` is what the caller wanted of the flag,
+    /// `event` the caller's own event.
+    fn tell_change(
+        &self,
+        account: AccountId,
+        changed: &ChangedDevice,
+        asked: Option<bool>,
+        event: Option<OutgoingText>,
+    ) {
+        let row = &changed.row;
+        let hidden = row.device_type == DeviceType::Desktop && !row.relay_eligible;
+        if hidden && asked != Some(false) {
+            // Somebody hid it meanwhile: it is about to be closed, and has nothing more to say.
+            return;
+        }
+        let event = event.or_else(|| {
+            let now = self.core().environment.now();
+            (changed.was_eligible != row.relay_eligible)
+                .then(|| outbound::device_visibility(row.id, row.relay_eligible, now))
+        });
+        if hidden || event.is_some() {
+            let changed = DeviceChanged {
+                account,
+                device: row.id,
+                hidden,
+                at: row.updated_at,
+                event,
+            };
+            post(self.directory(), changed);
+        }
+    }
+}
+
+/// Runs `work` to its end also if its caller gives up, as an HTTP client or a socket may at any time.
+fn to_its_end<T: 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + 'static,
+) -> impl Future<Output = Result<T, StoreError>> {
+    let task = actix_rt::spawn(work);
+    async {
+        let ended = task.await.map_err(|_| MailboxError::Closed);
+        ended.unwrap_or_else(store_is_gone)
+    }
+}
