@@ -77,6 +77,6 @@ impl Handler<FindEndedKeys> for StoreActor {
         _: &mut Self::Context,
     ) -> Self::Result {
         let now = self.core.environment.now();
-        self.call(move |store| store.ended_api_keys(keys, now))
+        self.read(move |store| store.ended_api_keys(keys, now))
     }
 }

@@ -263,7 +263,7 @@ impl Handler<ChangeDevice> for StoreActor {
             change,
         } = change;
         let now = self.core.environment.now();
-        self.call(move |store| store.change_device(account, device, change, now))
+        self.write(move |store| store.change_device(account, device, change, now))
     }
 }
 

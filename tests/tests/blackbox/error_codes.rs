@@ -55,6 +55,11 @@ async fn provoke(relay: &Relay, code: ErrorCode) -> (Socket, Option<&'static str
             let socket = saying(relay.desktop(&account).await, event).await;
             (socket, Some("event"), After::GoesOn)
         }
+        ErrorCode::AuthRequired => {
+            let renewal = r#"{"type":"auth.renew","payload":{"token":"no token"}}"#;
+            let socket = saying(relay.desktop(&account).await, renewal).await;
+            (socket, Some("auth.renew"), After::GoesOn)
+        }
         ErrorCode::InvalidClientType => {
             let device = account.new_desktop();
             let mut headers = device.upgrade_headers();

@@ -13,6 +13,7 @@ mod http;
 mod json_extremes;
 mod liveness;
 mod messages;
+mod postgres;
 mod presence;
 mod refusals;
 mod registration;
