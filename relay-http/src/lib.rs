@@ -9,6 +9,7 @@ pub mod device_api;
 mod device_headers;
 pub mod exit;
 mod logging;
+mod open_files;
 pub mod refusal;
 pub mod serve;
 pub mod server;

@@ -105,6 +105,9 @@ pub enum Refusal {
     /// TR-12: a web page of another site.
     #[error(transparent)]
     OriginNotAllowed(#[from] OriginError),
+    /// No file is left for another connection; whose fault it is stands in the log.
+    #[error("the relay has too many connections; try again later")]
+    TooManyConnections,
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
@@ -214,9 +217,10 @@ impl Refusal {
             Self::DesktopForgotten | Self::Forbidden(_) | Self::OriginNotAllowed(_) => {
                 StatusCode::FORBIDDEN
             }
-            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::RelayUnavailable
+            | Self::KeysUnavailable
+            | Self::TooManyConnections
+            | Self::NotReady { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -229,9 +233,11 @@ impl Refusal {
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
             }
-            Self::Handshake(HandshakeError::UpgradeMissing | HandshakeError::Version) => {
-                ErrorType::UpgradeRequired
-            }
+            Self::Handshake(
+                HandshakeError::UpgradeMissing
+                | HandshakeError::UpgradeListed
+                | HandshakeError::Version,
+            ) => ErrorType::UpgradeRequired,
             Self::Handshake(_) => ErrorType::InvalidHandshake,
             Self::BodyTooLarge { .. } => ErrorType::BodyTooLarge,
             Self::BodyTimeout { .. } => ErrorType::RequestTimeout,
@@ -243,6 +249,7 @@ impl Refusal {
             Self::DeviceOwnershipFailed => ErrorType::Frame(ErrorCode::DeviceOwnershipFailed),
             Self::DeviceTypeMismatch => ErrorType::Frame(ErrorCode::DeviceTypeMismatch),
             Self::DesktopForgotten => ErrorType::Frame(ErrorCode::DesktopForgotten),
+            Self::TooManyConnections => ErrorType::TooManyConnections,
             Self::TooManyKeys { .. } => ErrorType::TooManyKeys,
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
@@ -274,7 +281,10 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
-            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
+            Self::RelayUnavailable
+            | Self::KeysUnavailable
+            | Self::TooManyConnections
+            | Self::NotReady { .. } => {
                 vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]
             }
             _ => Vec::new(),
@@ -351,6 +361,8 @@ pub enum ErrorType {
     ServerFault,
     /// The request came from a web page of an origin that is not allowed.
     OriginNotAllowed,
+    /// The relay has too many connections.
+    TooManyConnections,
     /// A code that error frames carry with the same meaning.
     Frame(ErrorCode),
 }
@@ -370,6 +382,7 @@ impl ErrorType {
             Self::TooManyKeys => "tooManyKeys",
             Self::ServerFault => "serverFault",
             Self::OriginNotAllowed => "originNotAllowed",
+            Self::TooManyConnections => "tooManyConnections",
             Self::Frame(code) => code.code(),
         }
     }

@@ -102,7 +102,12 @@ impl ServeError {
 /// When it cannot start, or its server fails.
 pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
     raise_file_limit();
-    System::new().block_on(run(configuration))
+    let system = System::new();
+    let outcome = system.block_on(run(configuration));
+    // Whoever drops a runtime waits for its blocking threads, and one of them may be in a call that a
+    // database never answers. What had to be written has been, or its time is up; the process ends.
+    std::mem::forget(system);
+    outcome
 }
 
 async fn run(configuration: &Configuration) -> Result<(), ServeError> {

@@ -1,5 +1,6 @@
 //! The listening server: one port on which the upgrade door and the HTTP App stand side by side.
 
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Next, from_fn};
-use actix_web::{App, HttpResponse, ResponseError, web};
+use actix_web::{App, HttpRequest, HttpResponse, ResponseError, web};
 use relay_actors::socket::transport::Transport;
 use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
 use relay_model::websocket::handshake::HandshakeError;
@@ -18,9 +19,10 @@ use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
+use crate::open_files::OpenFiles;
 use crate::refusal::Refusal;
 use crate::socket_options;
-use crate::upgrade::{DEVICE_LINK, StartConnection, UpgradeDoor};
+use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
 /// then, and the calls are short.
@@ -58,11 +60,19 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
+    let files = OpenFiles::of_this_process(door.limits());
     let factory = move || {
-        fn_service(async |stream: TcpStream| {
-            let peer = stream.peer_addr().ok();
-            socket_options::set(&stream);
-            Ok::<_, actix_http::error::DispatchError>((stream, Protocol::Http1, peer))
+        let files = files.clone();
+        fn_service(move |stream: TcpStream| {
+            let outcome = if files.are_used_up_by(&stream) {
+                files.refuse(stream);
+                Err(io::Error::from(io::ErrorKind::QuotaExceeded).into())
+            } else {
+                let peer = stream.peer_addr().ok();
+                socket_options::set(&stream);
+                Ok((stream, Protocol::Http1, peer))
+            };
+            ready(outcome)
         })
         .and_then(service(door.clone(), routes.clone()))
     };
@@ -99,7 +109,9 @@ pub fn service<T: Transport, S: StartConnection>(
         .configure(routes)
         .service(
             web::resource(DEVICE_LINK)
-                .get(async || refused(HandshakeError::UpgradeMissing.into()))
+                .get(async |request: HttpRequest| {
+                    refused(upgrade::refusal_of_plain(request.head()))
+                })
                 .default_service(web::to(async || refused(HandshakeError::NotGet.into()))),
         )
         .default_service(web::to(async || refused(Refusal::NotFound)));

@@ -19,6 +19,10 @@ pub const ENVELOPE_HEADROOM: usize = KIB;
 pub const LISTEN_BACKLOG: i32 = 4_096;
 /// Connections that one worker thread of the door holds at most; it accepts no further ones then.
 pub const WORKER_CONNECTIONS: usize = 100_000;
+/// Open files that sockets leave to the rest of the process, beside those of the database.
+pub const OPEN_FILES_RESERVED: usize = 32;
+/// Open files of one connection to the database: an SQLite file has two more beside it.
+pub const OPEN_FILES_PER_DATABASE_CONNECTION: usize = 3;
 /// The most worker threads that the door can run.
 pub const MAX_WORKERS: usize = 512;
 /// Unsent bytes of a socket from which on the kernel calls it not writable, so that the order of

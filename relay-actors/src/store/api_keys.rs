@@ -38,7 +38,7 @@ impl Handler<CreateApiKey> for StoreActor {
     type Result = ResponseFuture<Result<(), StoreError>>;
 
     fn handle(&mut self, CreateApiKey(key): CreateApiKey, _: &mut Self::Context) -> Self::Result {
-        self.call(move |store| store.create_api_key(key))
+        self.write(move |store| store.create_api_key(key))
     }
 }
 
@@ -46,7 +46,7 @@ impl Handler<ListApiKeys> for StoreActor {
     type Result = ResponseFuture<Result<Vec<ApiKeyRow>, StoreError>>;
 
     fn handle(&mut self, ListApiKeys(account): ListApiKeys, _: &mut Self::Context) -> Self::Result {
-        self.call(move |store| store.api_keys(account))
+        self.read(move |store| store.api_keys(account))
     }
 }
 
@@ -54,7 +54,7 @@ impl Handler<FindApiKey> for StoreActor {
     type Result = ResponseFuture<Result<Option<StoredApiKey>, StoreError>>;
 
     fn handle(&mut self, FindApiKey(id): FindApiKey, _: &mut Self::Context) -> Self::Result {
-        self.call(move |store| store.api_key(id))
+        self.read(move |store| store.api_key(id))
     }
 }
 
@@ -64,7 +64,7 @@ impl Handler<RevokeApiKey> for StoreActor {
     fn handle(&mut self, revoke: RevokeApiKey, _: &mut Self::Context) -> Self::Result {
         let RevokeApiKey { account, id } = revoke;
         let now = self.core.environment.now();
-        self.call(move |store| store.revoke_api_key(account, id, now))
+        self.write(move |store| store.revoke_api_key(account, id, now))
     }
 }
 
@@ -77,6 +77,6 @@ impl Handler<FindEndedKeys> for StoreActor {
         _: &mut Self::Context,
     ) -> Self::Result {
         let now = self.core.environment.now();
-        self.call(move |store| store.ended_api_keys(keys, now))
+        self.read(move |store| store.ended_api_keys(keys, now))
     }
 }

@@ -2,11 +2,11 @@
 //! a deadline, batches presence and heartbeats, and keeps this instance's lease (PR-6).
 
 mod api_keys;
+mod gate;
 mod messages;
 mod presence_batch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{
@@ -19,9 +19,9 @@ use relay_model::store::{
     Asker, ChangedDevice, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts,
     RegistrationOutcome, StoreError, StoreFuture,
 };
-use tokio::sync::Semaphore;
 
 pub(crate) use api_keys::*;
+use gate::{Access, Gate};
 pub(crate) use messages::*;
 use presence_batch::PresenceBatch;
 
@@ -43,63 +43,9 @@ pub(crate) struct StoreActor {
     _fatal: FatalGuard,
 }
 
-/// Bounds the calls: so many run, so many more wait, none longer than its deadline.
-#[derive(Clone)]
-struct Gate {
-    running: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    max_waiting: usize,
-    timeout: Duration,
-}
-
-/// One of the calls that wait or run.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Gate {
-    /// Makes a call when there is room for it. A call that outlives its deadline keeps its place
-    /// among those that run until it ends, since its thread is busy all the same.
-    async fn call<T: Send + 'static>(
-        self,
-        begin: impl FnOnce() -> StoreFuture<T> + 'static,
-    ) -> Result<T, StoreError> {
-        let place = Place(Arc::clone(&self.waiting));
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= self.max_waiting {
-            return Err(StoreError::QueueFull);
-        }
-        let too_late = || StoreError::Unavailable("no answer in time".to_owned());
-        let running = self.running;
-        let call = actix_rt::spawn(async move {
-            let _place = place;
-            // The semaphore is never closed.
-            let _permit = running
-                .acquire_owned()
-                .await
-                .map_err(|_| StoreError::QueueFull)?;
-            begin().await
-        });
-        match tokio::time::timeout(self.timeout, call).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(StoreError::Failed("the query panicked".to_owned())),
-            Err(_) => Err(too_late()),
-        }
-    }
-}
-
 impl StoreActor {
     pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
-        let limits = &core.limits;
-        let gate = Gate {
-            running: Arc::new(Semaphore::new(limits.database_pool)),
-            waiting: Arc::new(AtomicUsize::new(0)),
-            max_waiting: limits.database_queue,
-            timeout: limits.database_timeout,
-        };
+        let gate = Gate::new(&core.limits);
         let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
         Self {
             core,
@@ -120,21 +66,36 @@ impl StoreActor {
         }
     }
 
-    fn call<T: Send + 'static>(
+    fn read<T: Send + 'static>(
         &self,
         begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
     ) -> ResponseFuture<Result<T, StoreError>> {
-        let store = Arc::clone(&self.store);
-        Box::pin(self.gate.clone().call(move || begin(&*store)))
+        self.call(Access::Read, begin)
     }
 
-    /// Starts a call whose failure only a log line tells.
-    fn call_quietly(
+    fn write<T: Send + 'static>(
+        &self,
+        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
+    ) -> ResponseFuture<Result<T, StoreError>> {
+        self.call(Access::Write, begin)
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        access: Access,
+        begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<T> + 'static,
+    ) -> ResponseFuture<Result<T, StoreError>> {
+        let store = Arc::clone(&self.store);
+        Box::pin(self.gate.clone().call(access, move || begin(&*store)))
+    }
+
+    /// Starts a write whose failure only a log line tells.
+    fn write_quietly(
         &self,
         what: &'static str,
         begin: impl FnOnce(&dyn DeviceStore) -> StoreFuture<()> + 'static,
     ) {
-        let call = self.call(begin);
+        let call = self.write(begin);
         actix_rt::spawn(async move {
             if let Err(error) = call.await {
                 tracing::warn!(%error, "could not {what}");
@@ -148,7 +109,7 @@ impl StoreActor {
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
         let lease_until = now.plus(self.core.limits.instance_lease);
-        self.call_quietly("renew this instance's lease", move |store| {
+        self.write_quietly("renew this instance's lease", move |store| {
             store.renew_instance(instance, now, lease_until)
         });
     }
@@ -161,8 +122,8 @@ impl StoreActor {
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
         let lease_until = now.plus(self.core.limits.instance_lease);
-        let renewal = self.call(move |store| store.renew_instance(instance, now, lease_until));
-        let sweep = self.call(move |store| store.sweep_lost(now));
+        let renewal = self.write(move |store| store.renew_instance(instance, now, lease_until));
+        let sweep = self.write(move |store| store.sweep_lost(now));
         actix_rt::spawn(async move {
             let swept = match renewal.await {
                 Ok(()) => sweep.await,
@@ -185,7 +146,7 @@ impl StoreActor {
         }
         let now = self.core.environment.now();
         let before = now.minus(self.core.limits.history_retention);
-        let purge = self.call(move |store| store.purge_presence_history(before));
+        let purge = self.write(move |store| store.purge_presence_history(before));
         actix_rt::spawn(async move {
             match purge.await {
                 Ok(0) => {}
@@ -198,7 +159,7 @@ impl StoreActor {
     fn write_heartbeats(&mut self) {
         if !self.heartbeats.is_empty() {
             let heartbeats = std::mem::take(&mut self.heartbeats).into_values().collect();
-            self.call_quietly("store heartbeats", move |store| {
+            self.write_quietly("store heartbeats", move |store| {
                 store.write_heartbeats(heartbeats)
             });
         }
@@ -212,7 +173,7 @@ impl StoreActor {
         self.writing_presence = true;
         let writes = self.presence.take();
         let batch = writes.clone();
-        let call = self.call(move |store| store.write_presence(batch));
+        let call = self.write(move |store| store.write_presence(batch));
         ctx.spawn(call.into_actor(self).map(move |result, actor, ctx| {
             actor.writing_presence = false;
             match result {
@@ -260,7 +221,7 @@ impl Handler<ReadRegistrationFacts> for StoreActor {
             target,
         } = read;
         let asker = self.asker();
-        self.call(move |store| store.registration_facts(asker, account, device, target))
+        self.read(move |store| store.registration_facts(asker, account, device, target))
     }
 }
 
@@ -274,7 +235,7 @@ impl Handler<RegisterDesktop> for StoreActor {
             registration,
         } = register;
         let now = self.core.environment.now();
-        self.call(move |store| store.register_desktop(account, device, registration, now))
+        self.write(move |store| store.register_desktop(account, device, registration, now))
     }
 }
 
@@ -288,7 +249,7 @@ impl Handler<RegisterPhone> for StoreActor {
             registration,
         } = register;
         let now = self.core.environment.now();
-        self.call(move |store| store.register_phone(account, device, registration, now))
+        self.write(move |store| store.register_phone(account, device, registration, now))
     }
 }
 
@@ -302,7 +263,7 @@ impl Handler<ChangeDevice> for StoreActor {
             change,
         } = change;
         let now = self.core.environment.now();
-        self.call(move |store| store.change_device(account, device, change, now))
+        self.write(move |store| store.change_device(account, device, change, now))
     }
 }
 
@@ -312,7 +273,7 @@ impl Handler<ListDevices> for StoreActor {
     fn handle(&mut self, list: ListDevices, _: &mut Self::Context) -> Self::Result {
         let ListDevices { account, filter } = list;
         let asker = self.asker();
-        self.call(move |store| store.devices(asker, account, filter))
+        self.read(move |store| store.devices(asker, account, filter))
     }
 }
 
@@ -320,7 +281,7 @@ impl Handler<ReadProtocolFloor> for StoreActor {
     type Result = ResponseFuture<Result<u32, StoreError>>;
 
     fn handle(&mut self, _: ReadProtocolFloor, _: &mut Self::Context) -> Self::Result {
-        self.call(|store| store.protocol_floor())
+        self.read(|store| store.protocol_floor())
     }
 }
 
@@ -328,7 +289,7 @@ impl Handler<CheckDatabase> for StoreActor {
     type Result = ResponseFuture<Result<(), StoreError>>;
 
     fn handle(&mut self, _: CheckDatabase, _: &mut Self::Context) -> Self::Result {
-        self.call(|store| store.check())
+        self.read(|store| store.check())
     }
 }
 
@@ -357,8 +318,8 @@ impl Handler<ReleaseInstance> for StoreActor {
         self.write_heartbeats();
         let waiting = self.presence.take();
         let (instance, now) = (self.core.instance, self.core.environment.now());
-        let flush = self.call(move |store| store.write_presence(waiting));
-        let release = self.call(move |store| store.release_instance(instance, now));
+        let flush = self.write(move |store| store.write_presence(waiting));
+        let release = self.write(move |store| store.release_instance(instance, now));
         Box::pin(
             async move {
                 flush.await?;

@@ -56,8 +56,10 @@ impl LogLevel {
 
     /// As a filter of the log.
     pub fn filter(&self) -> EnvFilter {
-        // The server's own start and stop lines repeat ours.
-        EnvFilter::builder().parse_lossy(format!("actix_server=warn,{}", self.0))
+        // The server's own start and stop lines repeat ours. Its HTTP part has an error for each
+        // malformed request: that is its sender's fault, was answered, and would let anybody fill
+        // the log.
+        EnvFilter::builder().parse_lossy(format!("actix_server=warn,actix_http=off,{}", self.0))
     }
 }
 

@@ -11,12 +11,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use actix_codec::Framed;
-use actix_http::{Method, Request, Version, h1};
+use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
 use relay_actors::ConnectionOrigin;
 use relay_actors::socket::transport::Transport;
 use relay_model::limits::Limits;
-use relay_model::websocket::handshake::{self, AcceptKey, UpgradeRequest};
+use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, UpgradeRequest};
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::Authenticator;
@@ -121,18 +121,28 @@ impl<S: StartConnection> UpgradeDoor<S> {
         if request.path() != DEVICE_LINK {
             return Err(Refusal::NotFound);
         }
+        let key = judge(request.head())?;
         let headers = &request.head().headers;
-        let key = handshake::accept(UpgradeRequest {
-            method: request.method().as_str(),
-            http_version: http_version(request.version()),
-            headers: headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_bytes())),
-        })?;
         self.origins.check(request.head())?;
         let identity = self.authenticator.identify(headers).await?;
         Ok((origin::origin_of(identity, request), key))
     }
+}
+
+fn judge(head: &RequestHead) -> Result<AcceptKey, HandshakeError> {
+    let headers = head.headers.iter();
+    handshake::accept(UpgradeRequest {
+        method: head.method.as_str(),
+        http_version: http_version(head.version),
+        headers: headers.map(|(name, value)| (name.as_str(), value.as_bytes())),
+    })
+}
+
+/// What is wrong with a GET for the device link that the HTTP server took for a plain request: it
+/// knows an upgrade only by an `Upgrade` line that is `websocket` alone, without a chunked body.
+pub(crate) fn refusal_of_plain(head: &RequestHead) -> Refusal {
+    let error = judge(head).err();
+    error.unwrap_or(HandshakeError::UpgradeListed).into()
 }
 
 fn http_version(version: Version) -> (u8, u8) {

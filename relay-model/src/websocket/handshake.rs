@@ -66,6 +66,9 @@ pub enum HandshakeError {
     /// No `Upgrade` header lists `websocket`.
     #[error("the header `Upgrade: websocket` is missing")]
     UpgradeMissing,
+    /// `Upgrade` lists more than `websocket`, which the HTTP server below does not take apart.
+    #[error("the header `Upgrade` has to be `websocket`, without other protocols beside it")]
+    UpgradeListed,
     /// No `Connection` header lists `upgrade`.
     #[error("the header `Connection: Upgrade` is missing")]
     ConnectionWithoutUpgrade,
@@ -81,6 +84,9 @@ pub enum HandshakeError {
     /// `Sec-WebSocket-Key` is not 16 bytes in base64.
     #[error("Sec-WebSocket-Key has to be 16 bytes in base64")]
     KeyInvalid,
+    /// The request announces a body, which would be read as frames.
+    #[error("a request that opens a WebSocket has no body")]
+    Body,
 }
 
 impl HandshakeError {
@@ -88,13 +94,14 @@ impl HandshakeError {
     pub const fn status(&self) -> u16 {
         match self {
             Self::NotGet => 405,
-            Self::UpgradeMissing | Self::Version => 426,
+            Self::UpgradeMissing | Self::UpgradeListed | Self::Version => 426,
             Self::HttpVersion
             | Self::Host
             | Self::ConnectionWithoutUpgrade
             | Self::KeyMissing
             | Self::KeyRepeated
-            | Self::KeyInvalid => 400,
+            | Self::KeyInvalid
+            | Self::Body => 400,
         }
     }
 
@@ -102,7 +109,9 @@ impl HandshakeError {
     pub const fn headers(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::NotGet => &[("Allow", "GET")],
-            Self::UpgradeMissing => &[("Upgrade", "websocket"), ("Connection", "Upgrade")],
+            Self::UpgradeMissing | Self::UpgradeListed => {
+                &[("Upgrade", "websocket"), ("Connection", "Upgrade")]
+            }
             Self::Version => &[
                 ("Upgrade", "websocket"),
                 ("Connection", "Upgrade"),
@@ -113,7 +122,8 @@ impl HandshakeError {
             | Self::ConnectionWithoutUpgrade
             | Self::KeyMissing
             | Self::KeyRepeated
-            | Self::KeyInvalid => &[],
+            | Self::KeyInvalid
+            | Self::Body => &[],
         }
     }
 }
@@ -138,8 +148,8 @@ impl<'a> Single<'a> {
 /// Judges `request` and returns the key that accepts it.
 ///
 /// # Errors
-/// The first thing that is wrong with it, in the order of [`HandshakeError`]'s variants. Answer with
-/// its status, its headers and its text.
+/// The first thing that is wrong with it, in the order of [`HandshakeError`]'s variants, but never
+/// [`UpgradeListed`](HandshakeError::UpgradeListed). Answer with its status, its headers and its text.
 pub fn accept<'a, H>(request: UpgradeRequest<'a, H>) -> Result<AcceptKey, HandshakeError>
 where
     H: IntoIterator<Item = (&'a str, &'a [u8])>,
@@ -156,6 +166,7 @@ where
     let mut key = Single::Missing;
     let mut upgrades_to_websocket = false;
     let mut connection_upgrades = false;
+    let mut has_body = false;
     for (name, value) in request.headers {
         if name.eq_ignore_ascii_case("host") {
             host.add(value);
@@ -167,6 +178,10 @@ where
             version.add(value);
         } else if name.eq_ignore_ascii_case("sec-websocket-key") {
             key.add(value);
+        } else if name.eq_ignore_ascii_case("content-length") {
+            has_body |= value.trim_ascii() != b"0";
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            has_body = true;
         }
     }
 
@@ -185,8 +200,9 @@ where
     match key {
         Single::Missing => Err(HandshakeError::KeyMissing),
         Single::Repeated => Err(HandshakeError::KeyRepeated),
-        Single::Once(key) if is_key(key) => Ok(AcceptKey::answering(key)),
-        Single::Once(_) => Err(HandshakeError::KeyInvalid),
+        Single::Once(key) if !is_key(key) => Err(HandshakeError::KeyInvalid),
+        Single::Once(_) if has_body => Err(HandshakeError::Body),
+        Single::Once(key) => Ok(AcceptKey::answering(key)),
     }
 }
 
@@ -256,6 +272,7 @@ mod tests {
             ("Upgrade", &["h2c, websocket"]),
             ("Sec-Websocket-Version", &[" 13 "]),
             ("sec-websocket-key", &["  dGhlIHNhbXBsZSBub25jZQ== "]),
+            ("Content-Length", &["0"]),
         ] {
             let accepted = judge_with(name, values).unwrap();
             assert_eq!(accepted.as_str(), ACCEPT, "{name} {values:?}");
@@ -321,6 +338,9 @@ mod tests {
                 E::KeyInvalid,
                 400,
             ),
+            ("Content-Length", &["5"], E::Body, 400),
+            ("Content-Length", &["0", "00"], E::Body, 400),
+            ("Transfer-Encoding", &["chunked"], E::Body, 400),
         ] {
             let refused = judge_with(name, values).unwrap_err();
             assert_eq!(refused, error, "{name} {values:?}");

@@ -19,8 +19,10 @@
 
 mod account;
 mod api;
+mod backend;
 mod binary;
 mod database;
+mod database_proxy;
 mod description;
 mod evidence;
 mod frame;
@@ -36,8 +38,10 @@ use std::time::Duration;
 
 pub use account::{Account, ClientType, Device, fresh_id};
 pub use api::HttpAnswer;
+pub use backend::Backend;
 pub use binary::relay_binary;
-pub use database::Database;
+pub use database::{Database, Dump};
+pub use database_proxy::{DatabaseProxy, Network};
 pub use description::conforms;
 pub use evidence::Evidence;
 pub use frame::{Frame, is_time};

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::account::{Account, Device};
+use super::backend::{Backend, Home};
 use super::database::Database;
 use super::evidence::Evidence;
 use super::raw::RawSocket;
@@ -26,19 +27,32 @@ pub const SECRET: &str = "a secret that is good enough for tests only";
 #[derive(Clone)]
 pub struct Site {
     folder: Arc<TempDir>,
+    home: Arc<Home>,
     settings: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 impl Site {
-    /// An empty folder. `settings` are keys as `section.name` with their values.
+    /// An empty folder and an empty database of the kind that this run of the tests is about.
+    /// `settings` are keys as `section.name` with their values.
     ///
     /// # Panics
-    /// When no folder can be made.
+    /// When they cannot be made.
     pub fn new(settings: &[(&str, &str)]) -> Self {
+        Self::on(Backend::of_this_run(), settings)
+    }
+
+    /// The same with a database of this kind, for tests of its nature.
+    ///
+    /// # Panics
+    /// When they cannot be made.
+    pub fn on(backend: Backend, settings: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a folder for temporary files");
         let site = Self {
+            home: Arc::new(Home::new(backend, folder.path())),
             folder: Arc::new(folder),
             settings: Vec::new(),
+            open_files: None,
         };
         site.with(settings)
     }
@@ -53,6 +67,13 @@ impl Site {
         site
     }
 
+    /// The same, for relays that may have no more than so many files open.
+    pub fn with_open_files(&self, limit: u32) -> Self {
+        let mut site = self.clone();
+        site.open_files = Some(limit);
+        site
+    }
+
     /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -60,12 +81,25 @@ impl Site {
 
     /// Another connection to the database.
     pub fn database(&self) -> Database {
-        Database::open(&self.path("relay.db"))
+        self.home.open()
+    }
+
+    /// Its `database.url`.
+    pub fn database_url(&self) -> String {
+        self.home.url()
     }
 
     /// The relay's binary, in this folder and with nothing but the given settings.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(relay_binary());
+        let mut command = match self.open_files {
+            None => Command::new(relay_binary()),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(relay_binary());
+                shell
+            }
+        };
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("RELAY__") {
                 command.env_remove(name);
@@ -82,33 +116,30 @@ impl Site {
         command
     }
 
+    /// `relay serve` on a free port and this database, with a log that the tests can read.
+    pub fn serve(&self) -> Command {
+        let database = self.database_url();
+        let mut preset = vec![
+            ("server.listen", "127.0.0.1:0"),
+            ("database.url", database.as_str()),
+            ("auth.hs256_secret", SECRET),
+            ("telemetry.log_format", "json"),
+        ];
+        preset.retain(|(key, _)| !self.settings.iter().any(|(set, _)| set == key));
+        let mut command = self.with(&preset).command();
+        command
+            .arg("serve")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
+
     /// Starts a relay and waits until it is ready.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn start(&self) -> Relay {
-        let database = format!("sqlite://{}", self.path("relay.db").display());
-        let mut defaults = vec![
-            ("server.listen", "127.0.0.1:0"),
-            ("database.url", &*database),
-            ("telemetry.log_format", "json"),
-        ];
-        // An empty value is none: the relay has no secret then.
-        if !self
-            .settings
-            .iter()
-            .any(|(key, _)| key == "auth.hs256_secret")
-        {
-            defaults.push(("auth.hs256_secret", SECRET));
-        }
-        let mut child = self
-            .with(&defaults)
-            .command()
-            .arg("serve")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the relay's binary starts");
+        let mut child = self.serve().spawn().expect("the relay's binary starts");
         let stderr = child.stderr.take().expect("it is piped");
         let evidence = Evidence::collect(stderr);
         let address = evidence
@@ -244,6 +275,19 @@ impl Relay {
             .status()
             .await;
         assert!(status.expect("sh runs").success(), "kill -{name}");
+    }
+
+    /// The processor time that it has used, in clock ticks, of which there are 100 a second.
+    ///
+    /// # Panics
+    /// When the relay has ended already.
+    pub fn processor_ticks(&self) -> u64 {
+        let id = self.child.id().expect("the relay runs");
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("Linux");
+        // The name of the program may hold blanks and ends with the last bracket.
+        let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");
+        let times = fields.split_whitespace().skip(11).take(2);
+        times.map(|time| time.parse::<u64>().expect("ticks")).sum()
     }
 
     /// Waits until the process ends.

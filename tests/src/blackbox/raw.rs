@@ -88,6 +88,33 @@ impl RawSocket {
         }
     }
 
+    /// The head of an answer, or nothing if the connection ends before it.
+    pub async fn head_or_end(&mut self) -> Option<String> {
+        let ended = self.received.is_empty() && self.read("an answer or the end").await == 0;
+        if ended {
+            None
+        } else {
+            Some(self.read_head().await)
+        }
+    }
+
+    /// So many bytes as they come.
+    pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.received.len() < count {
+            if self.read("bytes").await == 0 {
+                self.transcript.fail("the stream ended before the bytes");
+            }
+        }
+        self.received.drain(..count).collect()
+    }
+
+    /// Whether something has come that was not read yet; does not wait.
+    pub fn has_answer(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit(); 1];
+        let socket = socket2::SockRef::from(&self.stream);
+        !self.received.is_empty() || socket.peek(&mut byte).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Sends bytes.
     pub async fn send(&mut self, bytes: &[u8]) {
         let shown = &bytes[..bytes.len().min(SHOWN)];

@@ -158,6 +158,12 @@ impl Socket {
         self.take("a frame", |_| true).await
     }
 
+    /// Waits until a frame is here, and leaves it there.
+    pub async fn wait_for_frame(&mut self) {
+        let frame = self.next_frame().await;
+        self.unread.push_front(frame);
+    }
+
     /// The payload of the next request.
     pub async fn next_request(&mut self) -> Value {
         let frame = self.take_kind("rpc.request").await;

@@ -1,6 +1,6 @@
 //! A user renames and hides devices: `PATCH /api/devices/{id}` (section 11, EV-5, HTTP-3).
 
-use relay_tests::blackbox::{Account, Database, Device, HttpAnswer, Relay, fresh_id};
+use relay_tests::blackbox::{Account, Device, HttpAnswer, Relay, fresh_id};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -73,9 +73,7 @@ async fn other_devices_are_not_found() {
     let before = relay.listed(&foreign).await;
     let forgotten = account.new_desktop();
     relay.enrol(&forgotten).await;
-    let id = Database::id(&forgotten.id);
-    let forget = format!("UPDATE devices SET forgotten_at = 1 WHERE id = {id}");
-    relay.site().database().execute(&forget);
+    relay.site().database().forget(&forgotten);
     let unknown = fresh_id();
     let mut answers = Vec::new();
     for id in [

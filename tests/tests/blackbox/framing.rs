@@ -28,14 +28,23 @@ async fn violates(relay: &Relay, bytes: &[u8], code: u16) {
 async fn violations_close_with_1002() {
     let relay = Relay::start().await;
     let ping = encode(OpCode::Text, true, br#"{"type":"ping"}"#);
-    let mut reserved = ping.clone();
-    reserved[0] |= 0x40;
-    let mut unmasked = b"\x81\x0f{\"type\":\"ping\"}".to_vec();
-    unmasked.extend(&ping);
-    let mut opcode = ping.clone();
-    opcode[0] = 0x83;
-    let mut control_opcode = ping.clone();
-    control_opcode[0] = 0x8B;
+    let with_first_byte = |first: u8| [&[first], &ping[1..]].concat();
+    // Each reserved bit, alone and on every kind of frame, and each reserved opcode.
+    for bit in [0x10, 0x20, 0x40, 0x70] {
+        for op in [OpCode::Text, OpCode::Binary, OpCode::Ping, OpCode::Pong] {
+            violates(&relay, &with_first_byte(0x80 | bit | op.bits()), 1002).await;
+        }
+    }
+    for opcode in (0x3..=0x7).chain(0xB..=0xF) {
+        for fin in [0x00, 0x80] {
+            violates(&relay, &with_first_byte(fin | opcode), 1002).await;
+        }
+    }
+    // A client that does not mask, for each kind of frame.
+    for first in [0x81, 0x82, 0x88, 0x89, 0x8A] {
+        let unmasked = [&[first, 2][..], b"{}", &ping].concat();
+        violates(&relay, &unmasked, 1002).await;
+    }
     let mut overlong_length = vec![0x81, 0x80 | 126, 0, 5, 0, 0, 0, 0];
     overlong_length.extend(b"12345");
     let negative_length = [vec![0x81, 0xFF, 0x80], vec![0; 11]].concat();
@@ -45,20 +54,14 @@ async fn violations_close_with_1002() {
     ]
     .concat();
     for bytes in [
-        reserved,
-        unmasked,
-        opcode,
-        control_opcode,
         overlong_length,
         negative_length,
         text_in_text,
         encode(OpCode::Continuation, true, b"x"),
         encode(OpCode::Ping, false, b"x"),
         encode(OpCode::Ping, true, &[b'x'; 126]),
-        encode(OpCode::Close, true, &[3]),
-        encode(OpCode::Close, true, &999_u16.to_be_bytes()),
-        encode(OpCode::Close, true, &1005_u16.to_be_bytes()),
-        encode(OpCode::Close, true, &1006_u16.to_be_bytes()),
+        encode(OpCode::Pong, false, b"x"),
+        encode(OpCode::Pong, true, &[b'x'; 126]),
     ] {
         violates(&relay, &bytes, 1002).await;
     }
@@ -85,7 +88,6 @@ async fn bad_utf8_closes_with_1007() {
             encode(OpCode::Text, false, &euro[..2]),
             encode(OpCode::Continuation, false, b"\x20"),
         ],
-        vec![encode(OpCode::Close, true, b"\x03\xe8\xff")],
     ] {
         violates(&relay, &frames.concat(), 1007).await;
     }
@@ -254,24 +256,75 @@ async fn large_messages_leave_in_fragments() {
     );
 }
 
-/// RFC 6455, 5.5.1: the relay answers a close frame with the same code and ends TCP at once.
+/// TR-3: one byte makes the difference, in one frame with all its bytes too.
 #[tokio::test]
-async fn closes_are_answered() {
+async fn one_byte_too_many_closes() {
     let relay = Relay::start().await;
-    for payload in [
-        &b""[..],
-        &1000_u16.to_be_bytes(),
-        &1001_u16.to_be_bytes(),
-        &4999_u16.to_be_bytes(),
-        b"\x03\xe8bye",
+    let mut raw = registered_desktop(&relay).await;
+    raw.send_text(&" ".repeat(32 * MIB)).await;
+    assert_eq!(raw.next_json().await["code"], "invalidJson");
+    for frames in [
+        encode(OpCode::Text, true, &vec![b' '; 32 * MIB + 1]),
+        [
+            encode(OpCode::Text, false, &vec![b' '; 32 * MIB]),
+            encode(OpCode::Continuation, true, b" "),
+        ]
+        .concat(),
     ] {
         let mut raw = registered_desktop(&relay).await;
-        raw.send(&encode(OpCode::Close, true, payload)).await;
-        let answer = raw.next_frame().await;
-        assert_eq!(answer.op, OpCode::Close);
-        assert_eq!(answer.payload.get(..2), payload.get(..2));
-        raw.expect_end().await;
+        // The relay need not read what it has refused.
+        raw.try_send(&frames).await;
+        raw.expect_close_frame(1009).await;
+        raw.drain().await;
     }
+    // Before registration `register` itself may be too large.
+    let device = Account::new().new_desktop();
+    relay.enrol(&device).await;
+    for (size, fits) in [(64 * KIB, true), (64 * KIB + 1, false)] {
+        let register = json!({ "type": "register", "payload": device.registration() }).to_string();
+        let space = " ".repeat(size - register.len());
+        let mut raw = relay.raw(&device).await;
+        raw.send_text(&format!("{register}{space}")).await;
+        if fits {
+            assert_eq!(raw.next_json().await["type"], "registered");
+        } else {
+            raw.expect_close_frame(1009).await;
+            raw.expect_end().await;
+        }
+    }
+}
+
+/// TR-6: while the relay cannot write, the last of many pings is the one that it answers.
+#[tokio::test]
+async fn only_the_last_of_many_pings_is_answered() {
+    let relay = Relay::start().await;
+    let device = Account::new().new_desktop();
+    relay.enrol(&device).await;
+    let mut raw = relay.raw(&device).await;
+    raw.register(&device).await;
+    let mut phone = relay.phone(&device).await;
+    phone.request("r", "m", json!("x".repeat(3 * MIB))).await;
+    // The first fragment has begun and cannot end before it is read: no pong can pass it.
+    relay
+        .eventually("the first fragment", async || raw.has_answer())
+        .await;
+    for number in 0..5_000 {
+        let ping = encode(OpCode::Ping, true, format!("{number}").as_bytes());
+        raw.send(&ping).await;
+    }
+    raw.send_json(&json!({ "type": "event", "payload": { "eventType": "mark" } }))
+        .await;
+    phone.next_event("mark").await;
+    let mut pongs = Vec::new();
+    loop {
+        let frame = raw.next_frame_but_ping().await;
+        match frame.op {
+            OpCode::Pong => pongs.push(String::from_utf8(frame.payload).unwrap()),
+            _ if frame.is_final => break,
+            _ => {}
+        }
+    }
+    assert_eq!(pongs, ["4999"]);
 }
 
 /// TR-1: a peer that stops sending, mid-frame or between frames, has gone; its route goes too.

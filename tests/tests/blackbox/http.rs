@@ -1,6 +1,6 @@
 //! The device API (section 11, HTTP-1 to HTTP-4, OP-8).
 
-use relay_tests::blackbox::{Account, Database, Device, HttpAnswer, Relay, is_time};
+use relay_tests::blackbox::{Account, Device, HttpAnswer, Relay, is_time};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -127,9 +127,7 @@ async fn forgotten_desktops_rejoin_on_request() {
     let relay = Relay::start().await;
     let device = Account::new().new_desktop();
     relay.enrol(&device).await;
-    let id = Database::id(&device.id);
-    let forget = format!("UPDATE devices SET forgotten_at = 1 WHERE id = {id}");
-    relay.site().database().execute(&forget);
+    relay.site().database().forget(&device);
     assert!(relay.devices(&device.account, "").await.is_empty());
     let mut body = desktop_body();
     for rejoin in [Value::Null, json!(false)] {
@@ -161,6 +159,8 @@ async fn bodies_are_checked() {
             with("deviceName", json!(format!("{longest}x"))),
             "deviceName",
         ),
+        (with("deviceName", json!("a\u{0}b")), "deviceName"),
+        (with("appVersion", json!("1\u{0}")), "appVersion"),
         (with("deviceName", json!("unknown")), "deviceName"),
         (with("deviceName", json!(" Unknown ")), "deviceName"),
         (with("deviceName", json!(null)), ""),

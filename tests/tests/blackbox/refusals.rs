@@ -1,7 +1,7 @@
 //! Every refusal of a registration that this version can give, in its order, with the close that
 //! follows it (REG-4).
 
-use relay_tests::blackbox::{Account, ClientType, Database, Device, Relay, Socket, fresh_id};
+use relay_tests::blackbox::{Account, ClientType, Device, Relay, Socket, fresh_id};
 use serde_json::{Value, json};
 
 /// Registers with `payload` and expects a refusal and the end.
@@ -160,7 +160,7 @@ async fn device_type_mismatch() {
     let relay = Relay::start().await;
     let mut device = Account::new().new_desktop();
     relay.enrol(&device).await;
-    forget(&relay, &device);
+    relay.site().database().forget(&device);
     device.client_type = ClientType::Mobile;
     refused(
         &relay,
@@ -178,8 +178,8 @@ async fn desktop_forgotten() {
     let relay = Relay::start().await;
     let device = Account::new().new_desktop();
     relay.enrol(&device).await;
-    forget(&relay, &device);
-    hide(&relay, &device);
+    relay.site().database().forget(&device);
+    relay.site().database().hide(&device);
     refused(
         &relay,
         &device,
@@ -269,16 +269,4 @@ async fn malformed_registrations_keep_the_socket() {
         assert_eq!(error["requestType"], "register");
     }
     socket.register().await;
-}
-
-fn forget(relay: &Relay, device: &Device) {
-    let id = Database::id(&device.id);
-    let forget = format!("UPDATE devices SET forgotten_at = 1 WHERE id = {id}");
-    relay.site().database().execute(&forget);
-}
-
-fn hide(relay: &Relay, device: &Device) {
-    let id = Database::id(&device.id);
-    let hide = format!("UPDATE devices SET relay_eligible = 0 WHERE id = {id}");
-    relay.site().database().execute(&hide);
 }

@@ -82,12 +82,10 @@ async fn a_resumed_session_brings_no_target() {
 async fn hidden_and_forgotten_targets_show_disconnected() {
     let relay = Relay::start().await;
     let account = Account::new();
-    for change in ["relay_eligible = 0", "forgotten_at = 1"] {
+    for change in [Database::hide, Database::forget] {
         let desktop = account.new_desktop();
         relay.enrol(&desktop).await;
-        let id = Database::id(&desktop.id);
-        let statement = format!("UPDATE devices SET {change} WHERE id = {id}");
-        relay.site().database().execute(&statement);
+        change(&mut relay.site().database(), &desktop);
         let phone = account.new_phone().targeting(&desktop);
         relay.enrol(&phone).await;
         let mut socket = relay.connect(&phone).await;

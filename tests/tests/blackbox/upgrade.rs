@@ -161,68 +161,6 @@ async fn early_frames_are_read() {
     assert_eq!(raw.next_json().await, json!({ "type": "pong" }));
 }
 
-/// TR-1: requests that are no upgrades, or wrong ones, get an answer that says so.
-#[tokio::test]
-async fn wrong_handshakes_are_refused_in_full() {
-    let relay = Relay::start().await;
-    let authorization = format!("Authorization: Bearer {}", Account::new().token);
-    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
-    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade";
-    for (start, headers, status) in [
-        (
-            "GET /ws/device-link",
-            vec![upgrade, key, "Sec-WebSocket-Version: 12"],
-            "426",
-        ),
-        ("GET /ws/device-link", vec![upgrade, key], "426"),
-        (
-            "GET /ws/device-link",
-            vec![upgrade, "Sec-WebSocket-Version: 13"],
-            "400",
-        ),
-        (
-            "GET /ws/device-link",
-            vec![
-                upgrade,
-                "Sec-WebSocket-Key: short",
-                "Sec-WebSocket-Version: 13",
-            ],
-            "400",
-        ),
-        ("GET /ws/device-link", vec![], "426"),
-        (
-            "GET /ws/device-link",
-            vec!["Upgrade: h2c", "Connection: Upgrade"],
-            "426",
-        ),
-        (
-            "POST /ws/device-link",
-            vec![upgrade, key, "Sec-WebSocket-Version: 13"],
-            "405",
-        ),
-        (
-            "GET /ws/other",
-            vec![upgrade, key, "Sec-WebSocket-Version: 13"],
-            "404",
-        ),
-    ] {
-        let mut raw = relay.tcp().await;
-        let request = format!(
-            "{start} HTTP/1.1\r\nHost: relay\r\n{authorization}\r\n{}\r\n\r\n",
-            headers.join("\r\n")
-        );
-        let request = request.replace("\r\n\r\n\r\n", "\r\n\r\n");
-        raw.send(request.as_bytes()).await;
-        let head = raw.read_head().await;
-        assert!(
-            head.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{request}: {head}"
-        );
-        let head = head.to_ascii_lowercase();
-        assert!(head.contains("application/problem+json"), "{head}");
-    }
-}
-
 /// TR-1: the refusal reaches a client that has sent frames behind its request already.
 #[tokio::test]
 async fn a_refusal_survives_early_frames() {
