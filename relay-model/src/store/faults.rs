@@ -89,14 +89,20 @@ fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The error of a call that got no connection, and why none could be made, if that is known.
-pub(super) fn no_connection(cause: Option<&str>) -> StoreError {
+/// The error of a call that got no connection, and why none could be made, if that is known; `open`
+/// are those that there are.
+pub(super) fn no_connection(cause: Option<&str>, open: u32) -> StoreError {
     match cause {
         Some(cause) if is_any_of(&LASTING, cause) => StoreError::Failed(cause.to_owned()),
         Some(cause) => {
             let cause = one_line(cause);
             StoreError::Unavailable(format!("no connection could be made: {cause}"))
         }
+        None if open == 0 => StoreError::Unavailable(
+            "the database could not be opened in time; somebody may keep it locked, or its server \
+             may be silent"
+                .to_owned(),
+        ),
         None => StoreError::Unavailable(
             "no connection became free in time; database.pool may be too small".to_owned(),
         ),
@@ -122,11 +128,14 @@ mod tests {
         for message in PASSING_IN_SQLITE.into_iter().chain(PASSING_IN_POSTGRES) {
             assert!(matches!(mapped(message), StoreError::Unavailable(_)));
             assert!(matches!(
-                no_connection(Some(message)),
+                no_connection(Some(message), 1),
                 StoreError::Unavailable(_)
             ));
         }
-        assert!(matches!(no_connection(None), StoreError::Unavailable(_)));
+        for (open, said) in [(0, "locked"), (8, "database.pool")] {
+            let error = no_connection(None, open);
+            assert!(matches!(&error, StoreError::Unavailable(text) if text.contains(said)));
+        }
     }
 
     /// DR-4: another transaction that was in the way, and a server that went, are worth another try.
@@ -167,7 +176,7 @@ mod tests {
         for message in LASTING {
             assert!(matches!(mapped(message), StoreError::Failed(_)));
             assert!(matches!(
-                no_connection(Some(message)),
+                no_connection(Some(message), 1),
                 StoreError::Failed(_)
             ));
         }

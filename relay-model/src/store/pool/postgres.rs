@@ -65,9 +65,10 @@ impl PgPool {
 
     /// Waits for a connection, `database.timeout` at most.
     pub(in crate::store) fn connection(&self) -> Result<PooledConnection<PgManager>, StoreError> {
-        self.connections
-            .get()
-            .map_err(|_| faults::no_connection(self.last_fault.get().as_deref()))
+        self.connections.get().map_err(|_| {
+            let open = self.connections.state().connections;
+            faults::no_connection(self.last_fault.get().as_deref(), open)
+        })
     }
 
     pub(super) fn ordered_writers(&self) -> Arc<Semaphore> {

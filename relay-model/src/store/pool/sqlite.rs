@@ -67,9 +67,10 @@ impl SqlitePool {
     pub(in crate::store) fn connection(
         &self,
     ) -> Result<PooledConnection<ConnectionManager<SqliteConnection>>, StoreError> {
-        self.connections
-            .get()
-            .map_err(|_| faults::no_connection(self.last_fault.get().as_deref()))
+        self.connections.get().map_err(|_| {
+            let open = self.connections.state().connections;
+            faults::no_connection(self.last_fault.get().as_deref(), open)
+        })
     }
 }
 

@@ -60,19 +60,24 @@ async fn an_unwritable_folder_exits_with_69() {
     assert!(message.contains("closed"), "{message}");
 }
 
-/// OP-1: a database that somebody else keeps locked ends the start too, within its timeout; once it is
-/// free the same command starts.
+/// OP-1: a database that somebody else keeps locked ends the start too, within its timeout, whether a
+/// relay has used it before or not; once it is free the same command starts.
 #[tokio::test]
 async fn a_locked_database_exits_with_69() {
-    let site = Site::on(Backend::Sqlite, &[]);
-    let mut database = site.database();
-    database.execute("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); BEGIN EXCLUSIVE; INSERT INTO theirs VALUES (1)");
-    let output = fails_on(&site, &site.database_url()).await;
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(69), "{message}");
-    assert!(message.contains("locked"), "{message}");
-    database.execute("COMMIT");
-    let relay: Relay = site.start().await;
-    assert_eq!(relay.get("/readyz").await.status, 200);
-    assert_eq!(database.number("SELECT count(*) AS number FROM theirs"), 1);
+    for mode in ["DELETE", "WAL"] {
+        let site = Site::on(Backend::Sqlite, &[]);
+        let mut database = site.database();
+        database.execute(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE theirs (x); \
+             BEGIN EXCLUSIVE; INSERT INTO theirs VALUES (1)"
+        ));
+        let output = fails_on(&site, &site.database_url()).await;
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(69), "{mode}: {message}");
+        assert!(message.contains("locked"), "{mode}: {message}");
+        database.execute("COMMIT");
+        let relay: Relay = site.start().await;
+        assert_eq!(relay.get("/readyz").await.status, 200);
+        assert_eq!(database.number("SELECT count(*) AS number FROM theirs"), 1);
+    }
 }
