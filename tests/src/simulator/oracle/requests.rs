@@ -241,7 +241,8 @@ impl Requests {
         let Some(answer) = self.answers.get_mut(&serial) else {
             return;
         };
-        answer.at = facts.now;
+        // It may have waited, and been handled before its desktop read that it waits no more.
+        let sent_at = std::mem::replace(&mut answer.at, facts.now);
         let key = (answer.desktop, answer.id.clone());
         let Some(record) = self.records.get_mut(&key) else {
             return;
@@ -257,7 +258,7 @@ impl Requests {
         } else {
             // A record that may be over is not renewed for certain.
             if !answer.may_be_dropped {
-                record.renewed.0 = facts.now;
+                record.renewed.0 = sent_at;
             }
             record.renewed.1 = facts.now;
         }
