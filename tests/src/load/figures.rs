@@ -121,6 +121,7 @@ impl Figure {
     pub fn aim(self, load: &str) -> Option<Aim> {
         Some(match (self, load) {
             (Self::RequestsPerSecond, _) => Aim::RatioAtLeast(1.0),
+            (Self::ConnectionsPerSecond, "connect") => Aim::RatioAtLeast(0.7),
             (Self::CpuPerRoundTrip, "rpc-256") => Aim::RatioAtMost(1.0),
             (Self::CpuPerRoundTrip, "rpc-16384") => Aim::RatioAtMost(0.75),
             (Self::IdleMemory, _) => Aim::AtMost(4.0),

@@ -200,7 +200,7 @@ impl World {
         heard_as.truncate(REQUEST_ID_BYTES);
         let asked = &mut self.memories[device.0].asked;
         if !asked.iter().any(|(known, ..)| *known == heard_as) {
-            asked.push((heard_as, connection, now));
+            asked.push((heard_as, Some(connection), now));
         }
         self.talk(connection, Said::Request { id, serial, pad });
     }
@@ -242,7 +242,7 @@ impl World {
             let asked = &self.memories[self.side(connection).device.0].asked;
             let recent: Vec<_> = asked
                 .iter()
-                .filter(|(_, on, at)| *on == connection && now < *at + IMPATIENCE)
+                .filter(|(_, on, at)| *on == Some(connection) && now < *at + IMPATIENCE)
                 .map(|(id, ..)| id.clone())
                 .collect();
             if let Some(id) = self.dice.pick(&recent) {
@@ -380,7 +380,12 @@ impl World {
                 .collect();
             let none = self.dice.chance(8);
             let target = self.dice.pick(&desktops).filter(|_| !none);
-            self.memories[device.0].target = target;
+            let memory = &mut self.memories[device.0];
+            memory.target = target;
+            // The same id at another desktop is another request.
+            for (_, on, _) in &mut memory.asked {
+                *on = None;
+            }
         }
         self.register(connection);
     }

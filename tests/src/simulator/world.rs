@@ -94,8 +94,8 @@ pub(super) struct Memory {
     pub(super) target: Option<DeviceNo>,
     /// It is about to connect, or never will again.
     pub(super) connects: bool,
-    /// What a phone waits for: id, connection, and since when.
-    pub(super) asked: Vec<(String, ConnectionNo, Duration)>,
+    /// What a phone waits for: id, the connection on which it may ask again, and since when.
+    pub(super) asked: Vec<(String, Option<ConnectionNo>, Duration)>,
 }
 
 /// See the module.
