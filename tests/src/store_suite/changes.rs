@@ -1,7 +1,8 @@
 //! What is changed of a device's row after its registration (EV-5).
 
 use relay_model::store::{
-    ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceStore, RegistrationOutcome,
+    ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceStanding, DeviceStore,
+    DeviceType, RegistrationOutcome,
 };
 
 use super::{
@@ -59,7 +60,8 @@ pub async fn a_change_sets_what_it_names(subject: &dyn Subject) {
     assert_eq!(change(store, nothing, 10).await, expected);
 }
 
-/// EV-5: only what is there and not forgotten can be changed, and only desktops can be hidden.
+/// EV-5: only what is there and not forgotten can be changed. A phone's flag is kept, and it is
+/// admitted whatever its flag says.
 pub async fn what_cannot_be_changed_is_not(subject: &dyn Subject) {
     let store = subject.store();
     with_desktop(store, DESKTOP).await;
@@ -79,12 +81,23 @@ pub async fn what_cannot_be_changed_is_not(subject: &dyn Subject) {
     let expected = ChangedDevice {
         row: DeviceRow {
             device_name: "Other".to_owned(),
+            relay_eligible: false,
             updated_at: at(5),
             ..before
         },
         was_eligible: true,
     };
     assert_eq!(phone, Ok(Some(expected)));
+    let facts = store
+        .registration_facts(asker(super::BLUE, 5), OURS, PHONE, None)
+        .await;
+    let standing = facts.map(|facts| facts.device);
+    let admitted = DeviceStanding::Owned {
+        device_type: DeviceType::Mobile,
+        forgotten: false,
+        relay_eligible: true,
+    };
+    assert_eq!(standing, Ok(admitted));
 
     subject.forget(DESKTOP);
     let forgotten = store.change_device(OURS, DESKTOP, hidden, at(6)).await;

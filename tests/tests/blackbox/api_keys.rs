@@ -121,7 +121,7 @@ async fn keys_are_made_listed_and_ended() {
         .evidence()
         .assert_hidden(&[&key, &key[36..], &account.token]);
     let kept = relay.site().database().dump();
-    assert_eq!(kept["api_keys"].len(), 1, "{kept:?}");
+    assert_eq!(kept["api_keys"].len(), 2, "{kept:?}");
     assert!(
         !format!("{kept:?}").contains(&key[36..]),
         "the secret part is kept"

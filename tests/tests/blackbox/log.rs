@@ -55,7 +55,6 @@ async fn a_connection_leaves_one_line_for_each_step() {
         ("account", json!(account.id)),
         ("device", json!(device.id)),
         ("generation", json!(1)),
-        ("close_code", json!(1000)),
         ("side", json!("peer")),
         ("reason", json!("client_closed")),
     ] {
