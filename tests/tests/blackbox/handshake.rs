@@ -387,7 +387,7 @@ async fn broken_heads_are_answered() {
         (
             "120 headers",
             431,
-            header(&"X-Y: z\r\n".repeat(120).trim_end()),
+            header("X-Y: z\r\n".repeat(120).trim_end()),
         ),
     ] {
         let mut raw = relay.tcp().await;

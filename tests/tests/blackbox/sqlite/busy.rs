@@ -18,6 +18,10 @@ struct Writer {
 }
 
 impl Writer {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread of its own, and the pace that the test is about; nothing is waited for"
+    )]
     fn start(mut database: Database) -> Self {
         database.execute("CREATE TABLE theirs (number INTEGER)");
         let stop = Arc::new(AtomicBool::new(false));
@@ -27,7 +31,6 @@ impl Writer {
             while !stopped.load(Ordering::Relaxed) {
                 database.execute(&format!("INSERT INTO theirs VALUES ({written})"));
                 written += 1;
-                // The pace that the test is about; nothing is waited for.
                 thread::sleep(Duration::from_secs(1) / WRITES_PER_SECOND);
             }
             written
