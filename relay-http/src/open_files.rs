@@ -4,31 +4,18 @@
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use relay_model::limits::{Limits, OPEN_FILES_PER_DATABASE_CONNECTION, OPEN_FILES_RESERVED};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 use crate::refusal::Refusal;
 
-/// How long the log is spared the next line about refused connections.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// What the sockets of this process may not use. Clones count together.
-#[derive(Debug, Clone)]
+/// What the sockets of this process may not use.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenFiles {
     /// The system gives every new file the lowest free number, so one from here on means that the
     /// sockets have used up what is theirs.
     first_reserved: RawFd,
-    refused: Arc<Mutex<Refused>>,
-}
-
-#[derive(Debug, Default)]
-struct Refused {
-    since_told: u64,
-    told_at: Option<Instant>,
 }
 
 impl OpenFiles {
@@ -41,43 +28,26 @@ impl OpenFiles {
             // Without a limit that is known there is none to keep.
             Err(_) => RawFd::MAX,
         };
-        Self {
-            first_reserved,
-            refused: Arc::default(),
-        }
+        Self { first_reserved }
     }
 
     /// Whether `stream` is one too many.
-    pub(crate) fn are_used_up_by(&self, stream: &TcpStream) -> bool {
+    pub(crate) fn are_used_up_by(self, stream: &TcpStream) -> bool {
         stream.as_raw_fd() >= self.first_reserved
     }
 
     /// Refuses `stream` with 503 and closes it, without waiting for its request or for anything else:
     /// it holds one of the last files.
-    pub(crate) fn refuse(&self, stream: TcpStream) {
+    pub(crate) fn refuse(stream: TcpStream) {
         if let Ok(mut stream) = stream.into_std() {
             // A new connection has room for it; a client that has gone needs no answer.
             let _ = stream.write_all(answer().as_bytes());
         }
-        self.tell();
-    }
-
-    /// One line for the first refusal, and then one for all of a while.
-    fn tell(&self) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.since_told += 1;
-        let now = Instant::now();
-        if refused.told_at.is_none_or(|told| now - told >= QUIET) {
-            tracing::warn!(
-                connections = refused.since_told,
-                "refused new connections: too many files are open; raise the limit of open files \
-                 (ulimit -n, LimitNOFILE)"
-            );
-            *refused = Refused {
-                since_told: 0,
-                told_at: Some(now),
-            };
-        }
+        // Lines of this kind that repeat are held back and counted.
+        tracing::warn!(
+            "refused a new connection: too many files are open; raise the limit of open files \
+             (ulimit -n, LimitNOFILE)"
+        );
     }
 }
 

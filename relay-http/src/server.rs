@@ -62,10 +62,9 @@ pub fn start<S: StartConnection>(
 ) -> io::Result<Server> {
     let files = OpenFiles::of_this_process(door.limits());
     let factory = move || {
-        let files = files.clone();
         fn_service(move |stream: TcpStream| {
             let outcome = if files.are_used_up_by(&stream) {
-                files.refuse(stream);
+                OpenFiles::refuse(stream);
                 Err(io::Error::from(io::ErrorKind::QuotaExceeded).into())
             } else {
                 let peer = stream.peer_addr().ok();
