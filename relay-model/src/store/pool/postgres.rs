@@ -9,8 +9,7 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::prelude::*;
 use diesel::r2d2::{self, ManageConnection, PooledConnection, R2D2Connection};
-// Linked in for libpq and its TLS: what they bundle is part of the binary.
-use openssl_sys as _;
+// Linked in for libpq: what it bundles is part of the binary.
 use pq_sys as _;
 use tokio::sync::Semaphore;
 
@@ -42,6 +41,9 @@ impl PgPool {
     /// Starts a pool. Nothing is connected yet: a server that is away fails the calls, not the
     /// start.
     pub(super) fn open(url: &PostgresUrl, limits: &Limits) -> Result<Self, OpenError> {
+        // Before libpq does: the TLS library would free itself at the process's exit, under the hands
+        // of a thread that is still connecting, and the exit would be a segmentation fault.
+        openssl_sys::init();
         let last_fault = LastFault::default();
         let manager = PgManager {
             url: connection_url(url, limits.database_timeout)?,

@@ -1,6 +1,7 @@
 //! What only a database behind a network can do to the relay.
 
 mod away;
+mod exit;
 mod slow;
 mod start;
 mod two_relays;
