@@ -2,6 +2,8 @@
 //! also when its peer does not read, and is the only one that knows how far a registration has come.
 
 mod admission;
+mod clock;
+mod closing;
 #[cfg(feature = "conformance-echo")]
 mod echo;
 mod event_rules;
@@ -22,7 +24,6 @@ mod stored_events;
 pub mod transport;
 mod watchdog;
 
-use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -44,7 +45,7 @@ pub(crate) use handle::SocketHandle;
 pub use messages::CloseReason;
 
 use crate::credentials::{KeySocketGone, KeySocketOpened};
-use crate::directory::{SocketClosing, SocketGone, SocketOpened};
+use crate::directory::{SocketGone, SocketOpened};
 use crate::mailbox::post;
 use crate::relay::{ConnectionOrigin, Core, Relay};
 use crate::sessions::TouchSession;
@@ -52,13 +53,13 @@ use crate::store::RecordHeartbeat;
 use expiry::Expiry;
 use inbound_room::InboundRoom;
 use lanes::Lane;
-use link::{CloseCause, Link, LinkEvent};
+use link::{Link, LinkEvent};
 use messages::{Close, Deliver, FrameKind};
 use rate_limit::TokenBucket;
 use stage::{Registered, Stage};
 use stored_events::WaitingEvents;
 use transport::Transport;
-use watchdog::{Verdict, Watchdog};
+use watchdog::Watchdog;
 
 /// Messages that one socket handles before the other sockets of its thread have their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -310,62 +311,6 @@ impl SocketActor {
         }
     }
 
-    fn look_at_clock(&mut self, now: Instant) {
-        if self.link.is_closing() {
-            return;
-        }
-        if self
-            .registration_deadline
-            .is_some_and(|deadline| now >= deadline)
-        {
-            return self.close(CloseReason::RegistrationTimeout);
-        }
-        let limits = &self.relay.core().limits;
-        if self.expiry.next_look().is_some_and(|look| now >= look) {
-            let wall = self.relay.core().environment.now();
-            if self.expiry.is_over(wall, now, limits) {
-                return self.close(CloseReason::Expired);
-            }
-        }
-        let stalled = self.link.stalled_since();
-        if stalled.is_some_and(|since| now >= since + limits.write_stall_timeout) {
-            return self.close(CloseReason::Stalled);
-        }
-        if now >= self.watchdog.next_look() {
-            match self.watchdog.look(now, self.link.unfinished(), limits) {
-                Verdict::Ping => self.link.ping(),
-                Verdict::Silent => self.close(CloseReason::Silent),
-            }
-        }
-    }
-
-    /// Sets the timer to the next thing that the clock may ask for, and has itself polled then. A
-    /// timer that is set already needs no further poll by the same task.
-    fn arm_timer(&mut self, cx: &mut TaskContext<'_>, task_moved: bool) {
-        let stall = self
-            .link
-            .stalled_since()
-            .map(|since| since + self.limits().write_stall_timeout);
-        let due = if self.link.is_closing() {
-            self.link.deadline()
-        } else {
-            let look = Some(self.watchdog.next_look());
-            let expiry = self.expiry.next_look();
-            [look, self.registration_deadline, stall, expiry]
-                .into_iter()
-                .flatten()
-                .min()
-        };
-        let Some(due) = due else { return };
-        let reset = due < self.timer.deadline() || self.timer.is_elapsed();
-        if reset {
-            self.timer.as_mut().reset(due);
-        }
-        if (reset || task_moved) && self.timer.as_mut().poll(cx).is_ready() {
-            cx.waker().wake_by_ref();
-        }
-    }
-
     /// Sends a frame of the relay's own; a peer that leaves no room for it is retired (TR-10).
     fn reply(&mut self, lane: Lane, text: OutgoingText) {
         if !self.link.is_closing() && !self.link.try_send(lane, text) {
@@ -416,63 +361,6 @@ impl SocketActor {
                 );
             }
         }
-    }
-
-    /// Ends the connection from this side.
-    fn close(&mut self, reason: CloseReason) {
-        if self.link.is_closing() {
-            return;
-        }
-        self.link.close(reason.code(), Instant::now());
-        self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
-        self.detach();
-    }
-
-    fn peer_closes(&mut self, cause: &CloseCause) {
-        let (side, detail): (_, Option<&dyn Display>) = match cause {
-            CloseCause::Violation(violation) => ("relay", Some(violation)),
-            CloseCause::Failed(error) => ("peer", Some(error)),
-            CloseCause::Peer(_) | CloseCause::EndOfStream => ("peer", None),
-        };
-        self.log_close(side, cause.as_str(), cause.code(), detail);
-        self.detach();
-    }
-
-    /// One line a close: which side, and why (OP-5).
-    fn log_close(
-        &self,
-        side: &'static str,
-        reason: &'static str,
-        code: Option<u16>,
-        detail: Option<&dyn Display>,
-    ) {
-        let registered = self.registered();
-        let generation = registered.and_then(|registered| registered.generation);
-        tracing::info!(
-            connection = %self.connection,
-            account = %self.origin.account,
-            device = registered.map(|registered| tracing::field::display(registered.device)),
-            generation = generation.map(|generation| generation.get()),
-            close_code = code,
-            side,
-            reason,
-            detail = detail.map(tracing::field::display),
-            "closed"
-        );
-    }
-
-    /// Tells the directory, once, that this is no route any more, and reports the last touch.
-    fn detach(&mut self) {
-        if std::mem::replace(&mut self.detached, true) {
-            return;
-        }
-        if let Some(registered) = self.registered()
-            && let Some(at) = registered.touches.unreported()
-        {
-            let (owner, session) = ((self.origin.account, registered.device), registered.session);
-            post(self.relay.sessions(), TouchSession { owner, session, at });
-        }
-        post(self.relay.directory(), SocketClosing(self.connection));
     }
 }
 

@@ -1,0 +1,242 @@
+//! How a checked registration becomes a route: it replaces the one before, finds or starts its pair,
+//! and is told of its target (REG-6, REG-11, PR-5, PR-8).
+
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AsyncContext, Handler, ResponseFuture};
+use actix_rt::ArbiterHandle;
+use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId};
+use relay_model::store::{DeviceStatus, DeviceType};
+use relay_model::wire::outbound::{DeviceStatusEvent, DeviceStatusWord};
+
+use super::account::{Pair, Route};
+use super::{Attach, Attached, DirectoryActor, NotAttached, PairEpoch};
+use crate::mailbox::post;
+use crate::presence::{CancelGrace, StartGrace};
+use crate::registry::{DesktopAttached, DesktopReconnecting, PhoneAttached, RegistryActor};
+use crate::sessions::OpenSession;
+use crate::socket::messages::CloseReason;
+use crate::socket::registration::Target;
+
+impl DirectoryActor {
+    /// The status of a phone's target (PR-5). An unknown desktop is offline, at the generation that
+    /// was given last: later than any that the phone may have seen, earlier than the desktop's next.
+    fn target_status(&self, account: AccountId, desktop: DeviceId) -> DeviceStatusEvent {
+        let known = self
+            .accounts
+            .get(&account)
+            .and_then(|account| account.device(desktop));
+        let (status, generation) = match known.map(|device| (device.status, device.generation)) {
+            Some((DeviceStatus::Online, generation)) => (DeviceStatusWord::Online, generation),
+            Some((DeviceStatus::Reconnecting, generation)) => {
+                (DeviceStatusWord::Reconnecting, generation)
+            }
+            Some((DeviceStatus::Offline, generation)) => {
+                (DeviceStatusWord::Disconnected, generation)
+            }
+            None => (
+                DeviceStatusWord::Disconnected,
+                ConnectionGeneration::new(self.last_generation),
+            ),
+        };
+        let instance = self.core.instance;
+        DeviceStatusEvent {
+            device: desktop,
+            status,
+            reason: None,
+            generation,
+            instance,
+        }
+    }
+
+    /// The registry of a pair, started if there is none. A new one learns of every phone's route.
+    fn pair(
+        &mut self,
+        account_id: AccountId,
+        desktop: DeviceId,
+        arbiter: &ArbiterHandle,
+        directory: Addr<Self>,
+    ) -> Addr<RegistryActor> {
+        let account = self.accounts.entry(account_id).or_default();
+        // A registry that panicked is replaced.
+        account
+            .pairs
+            .retain(|pair| pair.desktop != desktop || pair.registry.connected());
+        if let Some(pair) = account.pair(desktop) {
+            return pair.registry.clone();
+        }
+        self.last_epoch += 1;
+        let epoch = PairEpoch(self.last_epoch);
+        let limits = Arc::clone(&self.core.limits);
+        let registry = RegistryActor::start_in_arbiter(arbiter, move |_| {
+            RegistryActor::new(account_id, desktop, epoch, limits, directory)
+        });
+        for (phone, route) in account.phones() {
+            let targets_this = route.target == Some(desktop);
+            let route = route.socket.clone();
+            post(
+                &registry,
+                PhoneAttached {
+                    phone,
+                    route,
+                    targets_this,
+                },
+            );
+        }
+        account.pairs.reserve_exact(1);
+        account.pairs.push(Pair {
+            desktop,
+            registry: registry.clone(),
+            epoch,
+        });
+        registry
+    }
+
+    /// Takes a phone's target as reconnecting if another instance knew it online shortly before this
+    /// one started, so that a restart shows no false "offline" (PR-8).
+    fn expect_target(
+        &mut self,
+        account_id: AccountId,
+        target: Target,
+        registry: &Addr<RegistryActor>,
+    ) {
+        let account = self.accounts.entry(account_id).or_default();
+        if account.device(target.desktop).is_some() {
+            return;
+        }
+        let expected = self
+            .core
+            .expects_from_elsewhere(target.facts.online_elsewhere_at);
+        if target.facts.admitted && expected {
+            self.last_generation += 1;
+            let generation = ConnectionGeneration::new(self.last_generation);
+            account.await_return(target.desktop, generation, self.core.environment.now());
+            post(registry, DesktopReconnecting);
+            let pair = (account_id, target.desktop);
+            let end = self.core.startup_grace_end();
+            post(
+                &self.presence,
+                StartGrace {
+                    pair,
+                    generation,
+                    end,
+                },
+            );
+        }
+    }
+
+    fn attach_desktop(
+        &mut self,
+        attach: &Attach,
+        generation: ConnectionGeneration,
+        directory: Addr<Self>,
+    ) -> Addr<RegistryActor> {
+        let (account, device) = (attach.account, attach.device);
+        let registry = self.pair(account, device, &attach.arbiter, directory);
+        post(&registry, DesktopAttached(attach.socket.clone()));
+        post(&self.presence, CancelGrace((account, device)));
+        self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
+        registry
+    }
+
+    fn attach_phone(
+        &mut self,
+        attach: &Attach,
+        directory: Addr<Self>,
+    ) -> Option<Addr<RegistryActor>> {
+        let target = attach.target;
+        let registry = target.map(|target| {
+            let registry = self.pair(attach.account, target.desktop, &attach.arbiter, directory);
+            self.expect_target(attach.account, target, &registry);
+            registry
+        });
+        // Every pair of the account: the phone may still wait for answers of a former target.
+        let account = self.accounts.entry(attach.account).or_default();
+        for pair in &account.pairs {
+            let targets_this = target.is_some_and(|target| target.desktop == pair.desktop);
+            let (phone, route) = (attach.device, attach.socket.clone());
+            post(
+                &pair.registry,
+                PhoneAttached {
+                    phone,
+                    route,
+                    targets_this,
+                },
+            );
+        }
+        registry
+    }
+}
+
+impl Handler<Attach> for DirectoryActor {
+    type Result = ResponseFuture<Result<Attached, NotAttached>>;
+
+    fn handle(&mut self, attach: Attach, ctx: &mut Self::Context) -> Self::Result {
+        let refuse = |reason| -> Self::Result { Box::pin(std::future::ready(Err(reason))) };
+        let (account_id, device) = (attach.account, attach.device);
+        if self.stopping.is_some() {
+            return refuse(NotAttached::Stopping);
+        }
+        if self
+            .hidings
+            .came_after(account_id, device, attach.facts_read)
+        {
+            return refuse(NotAttached::Hidden);
+        }
+        let connection = attach.socket.connection;
+        let current = self
+            .accounts
+            .get(&account_id)
+            .and_then(|account| account.device(device));
+        let newer = current
+            .and_then(|device| device.route.as_ref())
+            .is_some_and(|route| route.sequence > attach.sequence);
+        match self.sockets.get_mut(&connection) {
+            Some(socket) if !socket.dismissed && !newer => {
+                socket.attached = Some((account_id, device));
+            }
+            _ => return refuse(NotAttached::Superseded),
+        }
+
+        // Every registration of a desktop has a generation of its own; a phone's connection needs
+        // one only to tell its presence writes apart.
+        self.last_generation += 1;
+        let generation = ConnectionGeneration::new(self.last_generation);
+        let route = Route {
+            socket: attach.socket.clone(),
+            sequence: attach.sequence,
+            target: attach.target.map(|target| target.desktop),
+        };
+        let now = self.core.environment.now();
+        let account = self.accounts.entry(account_id).or_default();
+        let replaced = account.attach(device, attach.device_type, generation, route, now);
+        if let Some(replaced) = replaced.filter(|old| old.socket.connection != connection) {
+            self.dismiss(&replaced.socket, CloseReason::Replaced);
+        }
+        let pair = match attach.device_type {
+            DeviceType::Desktop => Some(self.attach_desktop(&attach, generation, ctx.address())),
+            DeviceType::Mobile => self.attach_phone(&attach, ctx.address()),
+        };
+        self.record((account_id, device), generation, DeviceStatus::Online, None);
+        let target_status = attach
+            .target
+            .map(|target| self.target_status(account_id, target.desktop));
+
+        // Sent within this message, so that sessions are opened in the order of the attaches.
+        let open = OpenSession {
+            owner: (account_id, device),
+            resume: attach.resume,
+        };
+        let session = self.sessions.send(open);
+        let generation = (attach.device_type == DeviceType::Desktop).then_some(generation);
+        Box::pin(async move {
+            let session = session.await.map_err(|_| NotAttached::NoSession)?;
+            Ok(Attached {
+                pair,
+                generation,
+                session,
+                target_status,
+            })
+        })
+    }
+}

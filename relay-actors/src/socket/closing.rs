@@ -1,0 +1,72 @@
+//! How a connection ends, by whichever side: closed once, logged once, taken out of the directory once
+//! (OP-5, REG-6).
+
+use std::fmt::Display;
+
+use tokio::time::Instant;
+
+use super::SocketActor;
+use super::link::CloseCause;
+use super::messages::CloseReason;
+use crate::directory::SocketClosing;
+use crate::mailbox::post;
+use crate::sessions::TouchSession;
+
+impl SocketActor {
+    /// Ends the connection from this side.
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        if self.link.is_closing() {
+            return;
+        }
+        self.link.close(reason.code(), Instant::now());
+        self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
+        self.detach();
+    }
+
+    pub(super) fn peer_closes(&mut self, cause: &CloseCause) {
+        let (side, detail): (_, Option<&dyn Display>) = match cause {
+            CloseCause::Violation(violation) => ("relay", Some(violation)),
+            CloseCause::Failed(error) => ("peer", Some(error)),
+            CloseCause::Peer(_) | CloseCause::EndOfStream => ("peer", None),
+        };
+        self.log_close(side, cause.as_str(), cause.code(), detail);
+        self.detach();
+    }
+
+    /// One line a close: which side, and why (OP-5).
+    fn log_close(
+        &self,
+        side: &'static str,
+        reason: &'static str,
+        code: Option<u16>,
+        detail: Option<&dyn Display>,
+    ) {
+        let registered = self.registered();
+        let generation = registered.and_then(|registered| registered.generation);
+        tracing::info!(
+            connection = %self.connection,
+            account = %self.origin.account,
+            device = registered.map(|registered| tracing::field::display(registered.device)),
+            generation = generation.map(|generation| generation.get()),
+            close_code = code,
+            side,
+            reason,
+            detail = detail.map(tracing::field::display),
+            "closed"
+        );
+    }
+
+    /// Tells the directory, once, that this is no route any more, and reports the last touch.
+    fn detach(&mut self) {
+        if std::mem::replace(&mut self.detached, true) {
+            return;
+        }
+        if let Some(registered) = self.registered()
+            && let Some(at) = registered.touches.unreported()
+        {
+            let (owner, session) = ((self.origin.account, registered.device), registered.session);
+            post(self.relay.sessions(), TouchSession { owner, session, at });
+        }
+        post(self.relay.directory(), SocketClosing(self.connection));
+    }
+}
