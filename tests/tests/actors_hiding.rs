@@ -402,6 +402,29 @@ async fn a_sender_that_leaves_is_hidden_all_the_same() {
     phone.hears_nothing_for(2 * DESKTOP_RECONNECT_GRACE).await;
 }
 
+/// EV-5, REG-6, REG-11: a desktop that hides itself on a connection that is replaced while the row is
+/// written is hidden all the same, and the newer connection goes with it.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_replaced_sender_is_hidden_all_the_same() {
+    let run = Run::start();
+    let account = run.account();
+    let mut replaced = run.desktop(account).await;
+    let id = replaced.id;
+    let mut phone = run.phone(account, id).await;
+    run.store.set_delay(SLOW);
+    hide(&run, Way::Event, &mut replaced).await;
+    pass(MOMENT).await;
+    run.store.set_delay(Duration::ZERO);
+    let mut newer = run.desktop_again(account, id).await;
+    assert_eq!(replaced.next_close().await, 4410);
+    assert_eq!(phone.next_status().await.0, "online");
+    let (visibility, status) = next_two(&mut phone).await;
+    assert_eq!(visibility["payload"]["payload"]["visible"], json!(false));
+    assert_eq!(status["payload"]["payload"]["reason"], json!("hidden"));
+    assert_eq!(newer.next_close().await, 4403);
+    phone.hears_nothing_for(2 * DESKTOP_RECONNECT_GRACE).await;
+}
+
 /// EV-5: a phone's visibility is stored and sent; the phone stays connected and admitted.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn a_phone_that_hides_stays() {
