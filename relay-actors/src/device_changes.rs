@@ -4,15 +4,15 @@
 use actix::MailboxError;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
-    ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceType, RegistrationOutcome,
-    StoreError,
+    ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceType, PhoneRegistration,
+    RegistrationOutcome, StoreError,
 };
 use relay_model::wire::{OutgoingText, outbound};
 
 use crate::directory::DeviceChanged;
 use crate::mailbox::post;
 use crate::relay::{Relay, store_is_gone};
-use crate::store::{ChangeDevice, RegisterDesktop};
+use crate::store::{ChangeDevice, RegisterDesktop, RegisterPhone};
 
 impl Relay {
     /// Creates or updates a desktop's row. A desktop that says `relayEligible:false` is hidden
@@ -33,15 +33,48 @@ impl Relay {
             registration,
         };
         let relay = self.clone();
-        to_its_end(async move {
+        let registered = to_its_end(async move {
             let outcome = relay.store().send(message).await;
             let outcome = outcome.unwrap_or_else(store_is_gone)?;
             if let RegistrationOutcome::Registered(changed) = &outcome {
                 relay.tell_change(account, changed, asked, None);
             }
             Ok(outcome)
-        })
-        .await
+        });
+        self.shown_live(account, registered.await?).await
+    }
+
+    /// Creates or updates a phone's row.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
+    pub async fn register_phone(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        registration: PhoneRegistration,
+    ) -> Result<RegistrationOutcome, StoreError> {
+        let message = RegisterPhone {
+            account,
+            device,
+            registration,
+        };
+        let outcome = self.store().send(message).await;
+        self.shown_live(account, outcome.unwrap_or_else(store_is_gone)?)
+            .await
+    }
+
+    /// The outcome with the presence that holds now: what was stored last may be behind it.
+    async fn shown_live(
+        &self,
+        account: AccountId,
+        mut outcome: RegistrationOutcome,
+    ) -> Result<RegistrationOutcome, StoreError> {
+        if let RegistrationOutcome::Registered(changed) = &mut outcome {
+            self.show_live_presence(account, std::slice::from_mut(&mut changed.row))
+                .await?;
+        }
+        Ok(outcome)
     }
 
     /// Changes a device's row, tells the account of it, and hides a desktop that is not admitted any

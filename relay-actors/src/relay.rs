@@ -11,8 +11,7 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason,
-    PhoneRegistration, RegistrationOutcome, StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason, StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
@@ -28,9 +27,7 @@ use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
 use crate::socket::SocketActor;
 use crate::socket::transport::Transport;
-use crate::store::{
-    CheckDatabase, ListDevices, ReadProtocolFloor, RegisterPhone, ReleaseInstance, StoreActor,
-};
+use crate::store::{CheckDatabase, ListDevices, ReadProtocolFloor, ReleaseInstance, StoreActor};
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -179,27 +176,6 @@ impl Relay {
     /// are bytes that came right behind the upgrade request.
     pub fn accept(&self, origin: ConnectionOrigin, transport: Box<dyn Transport>, early: Bytes) {
         SocketActor::open(self.clone(), origin, transport, early);
-    }
-
-    /// Creates or updates a phone's row.
-    ///
-    /// # Errors
-    /// When the database did not do it, in time.
-    pub async fn register_phone(
-        &self,
-        account: AccountId,
-        device: DeviceId,
-        registration: PhoneRegistration,
-    ) -> Result<RegistrationOutcome, StoreError> {
-        let message = RegisterPhone {
-            account,
-            device,
-            registration,
-        };
-        self.store()
-            .send(message)
-            .await
-            .unwrap_or_else(store_is_gone)
     }
 
     /// The account's devices, with the presence that holds now rather than the one that was stored

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use relay_actors::environment::Environment;
 use relay_model::ids::{AccountId, DeviceId};
-use relay_model::store::{Asker, DeviceRow, DeviceStatus, DeviceType, OfflineReason};
+use relay_model::store::{
+    Asker, DesktopRegistration, DeviceRow, DeviceStatus, DeviceType, OfflineReason,
+    RegistrationOutcome,
+};
 use relay_tests::memory_store::MemoryStore;
 use relay_tests::paused::{Received, Run, pass};
 use serde_json::json;
@@ -493,4 +496,36 @@ async fn old_presence_history_is_dropped() {
     pass(HOUR).await;
     assert_eq!(run.store.counts().purge_presence_history, 3);
     assert_eq!(words(), Vec::<&str>::new());
+}
+
+/// PR-6: a device that registers over HTTP while it is connected is told so, also before the database
+/// has heard of its connection.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn http_registration_tells_the_presence_that_holds() {
+    let run = Run::start();
+    let account = run.account();
+    let id = run.desktop_row(account).await;
+    run.store.set_delay(Duration::from_secs(4));
+    let _desktop = run.desktop_again(account, id).await;
+    run.store.set_delay(Duration::ZERO);
+    let registration = DesktopRegistration {
+        device_name: "desk".to_owned(),
+        platform: "linux".to_owned(),
+        platform_version: None,
+        app_version: "2".to_owned(),
+        capabilities: None,
+        relay_eligible: None,
+        rejoin: false,
+    };
+    let outcome = run.relay.register_desktop(account, id, registration).await;
+    let Ok(RegistrationOutcome::Registered(changed)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(changed.row.status, DeviceStatus::Online);
+    let stored = run.store.row(id).expect("a row");
+    assert_eq!(
+        stored.status,
+        DeviceStatus::Offline,
+        "the write is under way"
+    );
 }
