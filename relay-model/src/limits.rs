@@ -214,6 +214,10 @@ limits! {
     limits.rate_burst => rate_burst, RATE_BURST: Count = 300, 1..=1_000_000;
     /// Messages a second that a connection may send for ever (TR-6).
     limits.rate_per_second => rate_per_second, RATE_PER_SECOND: Count = 150, 1..=1_000_000;
+    /// Connections that one source address may open at once (TR-11).
+    limits.connect_burst => connect_burst, CONNECT_BURST: Count = 100, 1..=1_000_000;
+    /// Connections a second that one source address may open for ever (TR-11).
+    limits.connects_per_second => connects_per_second, CONNECTS_PER_SECOND: Count = 5, 1..=1_000_000;
     /// How long a socket may take to register (TR-9).
     limits.registration_timeout => registration_timeout, REGISTRATION_TIMEOUT: Duration = secs(15), millis(50)..=mins(10);
     /// Messages that may wait in a connection's control lane (TR-10).
@@ -229,6 +233,11 @@ limits! {
     limits.event_lane_bytes => event_lane_bytes, EVENT_LANE_BYTES: Bytes = 8 * MIB, KIB..=1_024 * MIB;
     /// How long a connection with something to write may make no progress (TR-10).
     limits.write_stall_timeout => write_stall_timeout, WRITE_STALL_TIMEOUT: Duration = secs(60), millis(50)..=mins(10);
+    /// Bytes that may wait for all connections together; over it the one with the most is retired.
+    limits.outbound_total => outbound_total, OUTBOUND_TOTAL: Bytes = 1_024 * MIB, MIB..=1_024 * 1_024 * MIB;
+    /// Bytes of unfinished messages that all connections together may have sent; over it the ones with
+    /// the most are not read.
+    limits.inbound_total => inbound_total, INBOUND_TOTAL: Bytes = 512 * MIB, MIB..=1_024 * 1_024 * MIB;
     /// Messages of one socket that may be under way inside the relay before it stops reading it.
     limits.inbound_messages => inbound_messages, INBOUND_MESSAGES: Count = 32, 1..=1_024;
     /// Bytes of one socket that may be under way inside the relay before it stops reading it.
@@ -290,12 +299,33 @@ limits! {
     presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1);
     /// How long the database remembers an instance after its lease ended (PR-6).
     presence.instance_retention => instance_retention, INSTANCE_RETENTION: Duration = hours(24 * 7), hours(1)..=hours(24 * 90);
+    /// The least time between two batches of presence changes, so that many devices that return at
+    /// once share a few transactions (KA-1, PR-6). A change after a quiet time is written at once.
+    presence.write_interval => presence_write_interval, PRESENCE_WRITE_INTERVAL: Duration = millis(10), millis(0)..=secs(10);
     /// How long the database keeps what became of each device's presence (PR-6).
     presence.history_retention => history_retention, HISTORY_RETENTION: Duration = hours(24 * 30), hours(1)..=hours(24 * 366);
     /// How often older presence history is dropped (PR-6).
     presence.history_purge_interval => history_purge_interval, HISTORY_PURGE_INTERVAL: Duration = hours(1), millis(50)..=hours(24);
     /// How often at most a device's heartbeat reaches the database (KA-1).
     presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10);
+
+    /// How long a phone's interest in a session holds after its last renewal (TL-3).
+    timeline.interest_ttl => timeline_interest_ttl, TIMELINE_INTEREST_TTL: Duration = secs(60), millis(50)..=hours(1);
+    /// The pause between two timeline events to a phone, for each begun timeline.block of the one that was
+    /// sent; also how long the first one waits (TL-10).
+    timeline.flush_interval => timeline_flush_interval, TIMELINE_EVENT_FLUSH_INTERVAL: Duration = millis(250), millis(0)..=secs(60);
+    /// The part of a timeline event that one pause stands for; a larger snapshot waits in a slot of its
+    /// own (TL-10, TL-11).
+    timeline.block => timeline_block, TIMELINE_BLOCK: Bytes = 512 * KIB, KIB..=32 * MIB;
+    /// Snapshots that may wait for a phone (TL-8).
+    timeline.buffer_keys => timeline_buffer_keys, TIMELINE_BUFFER_KEYS: Count = 16, 1..=1_024;
+    /// Bytes of snapshots that may wait for a phone, the one in the slot of its own aside (TL-8).
+    timeline.buffer_bytes => timeline_buffer_bytes, TIMELINE_BUFFER_BYTES: Bytes = MIB, KIB..=64 * MIB;
+    /// Windows that a phone can be told to reload one by one; of more it is told once to reload all
+    /// (TL-13).
+    timeline.stale_keys => timeline_stale_keys, TIMELINE_STALE_KEYS: Count = 64, 1..=1_024;
+    /// The longest id of an app session, in bytes (TL-2).
+    timeline.session_id => timeline_session_id, TIMELINE_SESSION_ID: Bytes = KIB, 16..=64 * KIB;
 
     /// Requests without a final answer that one desktop may have (RPC-6).
     rpc.records_per_pair => records_per_pair, RECORDS_PER_PAIR: Count = 1_024, 1..=1_000_000;

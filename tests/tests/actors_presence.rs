@@ -324,6 +324,29 @@ async fn presence_outlives_an_outage_of_the_database() {
     );
 }
 
+/// PR-6: devices that come at once share a few transactions, and a change after a quiet time does not
+/// wait for others.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn presence_is_stored_in_batches() {
+    let run = Run::start();
+    let account = run.account();
+    pass(Duration::from_secs(1)).await;
+    let before = run.store.counts();
+    let written = || {
+        let counts = run.store.counts();
+        let batches = counts.write_presence - before.write_presence;
+        (batches, counts.presence_changes - before.presence_changes)
+    };
+    let mut desktops = vec![run.desktop(account).await];
+    assert_eq!(written(), (1, 1));
+    for _ in 0..20 {
+        desktops.push(run.desktop(account).await);
+    }
+    pass(Duration::from_secs(1)).await;
+    let (batches, changes) = written();
+    assert!(changes == 21 && batches <= 4, "{changes} in {batches}");
+}
+
 /// PR-6, PR-8, DR-5: a restart shows no false "offline": within 90 s a desktop that the old process
 /// knew is reconnecting, after that it is offline; the old process's late writes change nothing.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]

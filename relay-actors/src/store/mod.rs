@@ -19,6 +19,7 @@ use relay_model::store::{
     Asker, ChangedDevice, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts,
     RegistrationOutcome, StoreError, StoreFuture,
 };
+use tokio::time::Instant;
 
 pub(crate) use api_keys::*;
 use gate::{Access, Gate};
@@ -38,7 +39,9 @@ pub(crate) struct StoreActor {
     gate: Gate,
     presence: PresenceBatch,
     heartbeats: IndexMap<DeviceId, HeartbeatWrite>,
+    /// A batch of presence changes is being stored, or waits for its time.
     writing_presence: bool,
+    next_presence_batch: Instant,
     released: bool,
     _fatal: FatalGuard,
 }
@@ -54,6 +57,7 @@ impl StoreActor {
             presence: PresenceBatch::default(),
             heartbeats: IndexMap::new(),
             writing_presence: false,
+            next_presence_batch: Instant::now(),
             released: false,
             _fatal: fatal,
         }
@@ -165,12 +169,24 @@ impl StoreActor {
         }
     }
 
-    /// Writes what waits, unless a write is under way: what comes meanwhile makes the next batch.
+    /// Has written what waits, unless a batch is under way: what comes meanwhile makes the next one.
     fn write_presence(&mut self, ctx: &mut Context<Self>) {
         if self.writing_presence || self.presence.is_empty() {
             return;
         }
         self.writing_presence = true;
+        let pause = self
+            .next_presence_batch
+            .saturating_duration_since(Instant::now());
+        if pause.is_zero() {
+            self.write_presence_batch(ctx);
+        } else {
+            ctx.run_later(pause, Self::write_presence_batch);
+        }
+    }
+
+    fn write_presence_batch(&mut self, ctx: &mut Context<Self>) {
+        self.next_presence_batch = Instant::now() + self.core.limits.presence_write_interval;
         let writes = self.presence.take();
         let batch = writes.clone();
         let call = self.write(move |store| store.write_presence(batch));

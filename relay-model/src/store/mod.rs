@@ -14,6 +14,7 @@ mod faults;
 mod instances;
 mod migrations;
 mod pool;
+mod prepared_update;
 mod presence;
 mod presence_history;
 mod registration;

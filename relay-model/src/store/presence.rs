@@ -6,6 +6,7 @@ use diesel::prelude::*;
 
 use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, transaction};
+use super::prepared_update::prepared_update;
 use super::presence_history::{PresenceChange, keep_history};
 use super::schema::devices;
 use super::{DeviceStatus, HeartbeatWrite, OfflineReason, PresenceWrite, StoreError};
@@ -25,9 +26,9 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
     transaction!(pool, |connection| -> Result<(), StoreError> {
         let mut effective: Vec<PresenceChange> = Vec::new();
         for write in &writes {
-            let row = devices::table
-                .find(StoredUuid::from(write.device))
-                .filter(devices::account.eq(StoredUuid::from(write.account)));
+            let row = devices::id
+                .eq(StoredUuid::from(write.device))
+                .and(devices::account.eq(StoredUuid::from(write.account)));
             let instance = StoredUuid::from(write.instance);
             // Kept bit for bit: generations are compared for equality only.
             let generation = write.generation.get().cast_signed();
@@ -39,34 +40,31 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
                 let marked_by_another = devices::offline_reason
                     .eq(OfflineReason::RelayStopped)
                     .and(devices::instance.ne(instance));
-                diesel::update(row)
-                    .filter(
-                        devices::instance
-                            .is_null()
-                            .or(devices::status_at.le(at))
-                            .or(devices::offline_reason.eq(OfflineReason::RelayLost))
-                            .or(marked_by_another),
-                    )
-                    .set((
+                let takes_over = devices::instance
+                    .is_null()
+                    .or(devices::status_at.le(at))
+                    .or(devices::offline_reason.eq(OfflineReason::RelayLost))
+                    .or(marked_by_another);
+                prepared_update(
+                    devices::table,
+                    (
                         devices::status.eq(DeviceStatus::Online),
                         devices::offline_reason.eq(None::<OfflineReason>),
                         devices::instance.eq(instance),
                         devices::generation.eq(generation),
                         devices::status_at.eq(at),
                         devices::last_seen.eq(later!(devices::last_seen, at)),
-                    ))
-                    .execute(connection)?
+                    ),
+                    row.and(takes_over),
+                )
+                .execute(connection)?
             } else {
-                diesel::update(row)
-                    .filter(devices::instance.eq(instance))
-                    .filter(devices::generation.eq(generation))
-                    .filter(devices::status_at.le(at))
-                    .filter(
-                        devices::offline_reason
-                            .is_null()
-                            .or(devices::offline_reason.ne(OfflineReason::RelayStopped)),
-                    )
-                    .set((
+                let is_the_last_word = devices::offline_reason
+                    .is_null()
+                    .or(devices::offline_reason.ne(OfflineReason::RelayStopped));
+                prepared_update(
+                    devices::table,
+                    (
                         devices::status.eq(write.status),
                         devices::offline_reason.eq(reason),
                         devices::status_at.eq(at),
@@ -76,8 +74,13 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
                             devices::last_seen,
                         )
                         .otherwise(later!(devices::last_seen, at))),
-                    ))
-                    .execute(connection)?
+                    ),
+                    row.and(devices::instance.eq(instance))
+                        .and(devices::generation.eq(generation))
+                        .and(devices::status_at.le(at))
+                        .and(is_the_last_word),
+                )
+                .execute(connection)?
             };
             if changed > 0 {
                 effective.push(PresenceChange {
@@ -105,13 +108,17 @@ pub(super) fn write_heartbeats(
     transaction!(pool, |connection| -> Result<(), StoreError> {
         for write in &writes {
             let at = StoredMoment(write.at);
-            diesel::update(devices::table.find(StoredUuid::from(write.device)))
-                .filter(devices::account.eq(StoredUuid::from(write.account)))
-                .set((
+            prepared_update(
+                devices::table,
+                (
                     devices::last_heartbeat.eq(later!(devices::last_heartbeat, at)),
                     devices::last_seen.eq(later!(devices::last_seen, at)),
-                ))
-                .execute(connection)?;
+                ),
+                devices::id
+                    .eq(StoredUuid::from(write.device))
+                    .and(devices::account.eq(StoredUuid::from(write.account))),
+            )
+            .execute(connection)?;
         }
         Ok(())
     })
