@@ -2,6 +2,7 @@
 //! passed where a device is meant and a resume token can never be printed.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use base64::Engine;
@@ -112,6 +113,23 @@ impl ConnectionGeneration {
 impl fmt::Display for ConnectionGeneration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Proof that a desktop knows of an interest in its session: issued when the first phone takes a lease,
+/// gone with the last one; strictly rises over the whole process (TL-4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AuthorizationGeneration(NonZeroU64);
+
+impl AuthorizationGeneration {
+    /// The generation with this number.
+    pub const fn new(number: NonZeroU64) -> Self {
+        Self(number)
+    }
+
+    /// Its number, for the wire.
+    pub const fn get(self) -> u64 {
+        self.0.get()
     }
 }
 

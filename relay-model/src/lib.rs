@@ -6,5 +6,6 @@ pub mod ids;
 pub mod limits;
 pub mod store;
 pub mod time;
+pub mod timeline;
 pub mod websocket;
 pub mod wire;
