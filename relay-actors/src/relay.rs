@@ -26,6 +26,7 @@ use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
 use crate::socket::SocketActor;
+use crate::socket::ceilings::Ceilings;
 use crate::socket::transport::Transport;
 use crate::store::{CheckDatabase, ListDevices, ReadProtocolFloor, ReleaseInstance, StoreActor};
 
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     /// When the relay started, by the wall clock and by the clock of its timers.
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
+    pub(crate) ceilings: Ceilings,
     registrations: AtomicU64,
 }
 
@@ -90,6 +92,10 @@ pub struct RelayState {
     pub sessions: usize,
     /// Sockets that came in by an API key.
     pub key_sockets: usize,
+    /// Bytes that wait to be written, in whole blocks: small backlogs are not counted.
+    pub outbound_bytes: u64,
+    /// Bytes of unfinished messages.
+    pub unfinished_bytes: u64,
 }
 
 impl Relay {
@@ -102,10 +108,11 @@ impl Relay {
         tokens: Arc<dyn TokenVerifier>,
     ) -> Self {
         let core = Arc::new(Core {
-            limits,
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
             started_at: environment.now(),
             started: Instant::now(),
+            ceilings: Ceilings::new(&limits),
+            limits,
             environment,
             registrations: AtomicU64::new(0),
         });
@@ -299,6 +306,8 @@ impl Relay {
             graces: self.presence().send(CountGraces).await?,
             sessions: self.sessions().send(CountSessions).await?,
             key_sockets: self.credentials().send(CountKeySockets).await?,
+            outbound_bytes: self.core().ceilings.outbound.held(),
+            unfinished_bytes: self.core().ceilings.unfinished.held(),
         })
     }
 

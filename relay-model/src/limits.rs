@@ -231,6 +231,8 @@ limits! {
     limits.event_lane_messages => event_lane_messages, EVENT_LANE_MESSAGES: Count = 1_024, 1..=65_535;
     /// Bytes that may wait in a connection's event lane (TR-10).
     limits.event_lane_bytes => event_lane_bytes, EVENT_LANE_BYTES: Bytes = 8 * MIB, KIB..=1_024 * MIB;
+    /// How long a retired connection may take to accept its close frame before TCP is reset (TR-10).
+    limits.retire_timeout => retire_timeout, RETIRE_TIMEOUT: Duration = secs(1), millis(10)..=mins(1);
     /// How long a connection with something to write may make no progress (TR-10).
     limits.write_stall_timeout => write_stall_timeout, WRITE_STALL_TIMEOUT: Duration = secs(60), millis(50)..=mins(10);
     /// Bytes that may wait for all connections together; over it the one with the most is retired.

@@ -9,7 +9,9 @@ mod messages;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler, MessageResult};
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, WrapFuture,
+};
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::store::{DeviceStatus, DeviceType, OfflineReason, PresenceWrite};
@@ -168,16 +170,45 @@ impl DirectoryActor {
             .map(|route| route.socket.connection)
             .collect();
         for connection in congested {
-            self.retire(connection);
+            self.retire(connection, CloseReason::Congested);
         }
     }
 
     /// Ends a connection that could not take what it was sent (TR-10).
-    fn retire(&mut self, connection: ConnectionId) {
+    fn retire(&mut self, connection: ConnectionId, reason: CloseReason) {
         if let Some(socket) = self.sockets.get(&connection) {
-            socket.handle.close(CloseReason::Congested);
+            socket.handle.close(reason);
         }
         self.detach(connection);
+    }
+
+    /// Retires the largest debtors until what stays is within the ceiling of the process (TR-10).
+    fn relieve(&mut self) {
+        let debts = |dismissed| {
+            let sockets = self.sockets.values();
+            let some = sockets.filter(move |socket| socket.dismissed == dismissed);
+            some.map(|socket| (socket.handle.debt(), socket.handle.connection))
+        };
+        // What those owe who are on their way out is as good as free.
+        let leaving: u64 = debts(true).map(|(debt, _)| debt).sum();
+        let mut excess = self.core.ceilings.outbound.excess().saturating_sub(leaving);
+        let mut staying: Vec<_> = debts(false).filter(|(debt, _)| *debt > 0).collect();
+        staying.sort_unstable();
+        while excess > 0
+            && let Some((debt, connection)) = staying.pop()
+        {
+            self.retire(connection, CloseReason::MemoryCeiling);
+            excess = excess.saturating_sub(debt);
+        }
+    }
+
+    fn watch_ceiling(&mut self, ctx: &mut Context<Self>) {
+        let total = Arc::clone(&self.core.ceilings.outbound);
+        let crossed = async move { total.crossed().await };
+        ctx.spawn(crossed.into_actor(self).map(|(), actor, ctx| {
+            actor.relieve();
+            actor.watch_ceiling(ctx);
+        }));
     }
 
     /// Stores a presence change. While the process stops nothing is stored: the rows of this
@@ -230,7 +261,7 @@ impl DirectoryActor {
             .map(|route| route.socket.connection)
             .collect();
         for connection in congested {
-            self.retire(connection);
+            self.retire(connection, CloseReason::Congested);
         }
     }
 
@@ -259,6 +290,7 @@ impl Actor for DirectoryActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
+        self.watch_ceiling(ctx);
     }
 }
 

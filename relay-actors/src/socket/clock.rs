@@ -2,12 +2,16 @@
 //! life (TR-5, TR-9, TR-10, SES-6). One timer for all of them.
 
 use std::task::Context as TaskContext;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::SocketActor;
 use super::messages::CloseReason;
 use super::watchdog::Verdict;
+
+/// How soon a peer that is not read, as all peers hold too much, is looked at again.
+const CEILING_LOOK: Duration = Duration::from_millis(100);
 
 impl SocketActor {
     /// Does what is due.
@@ -32,6 +36,10 @@ impl SocketActor {
         if stalled.is_some_and(|since| now >= since + limits.write_stall_timeout) {
             return self.close(CloseReason::Stalled);
         }
+        let over = self.link.over_ceiling_since();
+        if over.is_some_and(|since| now >= since + limits.write_stall_timeout) {
+            return self.close(CloseReason::MemoryCeiling);
+        }
         if now >= self.watchdog.next_look() {
             match self.watchdog.look(now, self.link.unfinished(), limits) {
                 Verdict::Ping => self.link.ping(),
@@ -52,7 +60,9 @@ impl SocketActor {
         } else {
             let look = Some(self.watchdog.next_look());
             let expiry = self.expiry.next_look();
-            [look, self.registration_deadline, stall, expiry]
+            let over = self.link.over_ceiling_since();
+            let ceiling = over.map(|_| Instant::now() + CEILING_LOOK);
+            [look, self.registration_deadline, stall, expiry, ceiling]
                 .into_iter()
                 .flatten()
                 .min()

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use relay_model::wire::codes::CloseCode;
 use tokio::time::Instant;
 
 use super::SocketActor;
@@ -18,7 +19,12 @@ impl SocketActor {
         if self.link.is_closing() {
             return;
         }
-        self.link.close(reason.code(), Instant::now());
+        let (code, now) = (reason.code(), Instant::now());
+        if code == CloseCode::Retired {
+            self.link.retire(code, now);
+        } else {
+            self.link.close(code, now);
+        }
         self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
         self.detach();
     }

@@ -70,6 +70,11 @@ impl SocketHandle {
         Ok(())
     }
 
+    /// All bytes that wait for the connection.
+    pub(crate) fn debt(&self) -> u64 {
+        self.room.debt()
+    }
+
     /// Ends the connection.
     pub(crate) fn close(&self, reason: CloseReason) {
         post(&self.address, Close(reason));

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use relay_model::limits::Limits;
 
+use super::ceilings::OutboundTotal;
+
 /// The lanes of a connection, most urgent first (RPC-9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
@@ -27,20 +29,23 @@ const BYTES_BITS: u32 = 48;
 const BYTES_MASK: u64 = (1 << BYTES_BITS) - 1;
 
 impl Load {
-    /// Adds a message if it fits. One that alone exceeds the bytes fits when nothing else waits.
-    fn try_add(&self, bytes: u64, max_messages: u64, max_bytes: u64) -> bool {
+    /// Adds a message if it fits, and returns the bytes that were there before. One that alone exceeds
+    /// the bytes fits when nothing else waits.
+    fn try_add(&self, bytes: u64, max_messages: u64, max_bytes: u64) -> Option<u64> {
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |load| {
                 let (messages, held) = (load >> BYTES_BITS, load & BYTES_MASK);
                 let fits = messages == 0 || (messages < max_messages && held + bytes <= max_bytes);
                 fits.then(|| ((messages + 1) << BYTES_BITS) | (held + bytes))
             })
-            .is_ok()
+            .ok()
+            .map(|before| before & BYTES_MASK)
     }
 
-    fn remove(&self, bytes: u64) {
-        self.0
-            .fetch_sub((1 << BYTES_BITS) | bytes, Ordering::AcqRel);
+    /// Removes a message and returns the bytes that were there before.
+    fn remove(&self, bytes: u64) -> u64 {
+        let load = (1 << BYTES_BITS) | bytes;
+        self.0.fetch_sub(load, Ordering::AcqRel) & BYTES_MASK
     }
 
     fn get(&self) -> LaneLoad {
@@ -65,20 +70,25 @@ pub struct LaneLoad {
 #[derive(Debug)]
 pub struct OutboundRoom {
     limits: Arc<Limits>,
+    total: Arc<OutboundTotal>,
     control: Load,
     rpc: Load,
     event: Load,
+    /// Bytes of the snapshots that wait; only the socket itself changes them.
+    snapshots: AtomicU64,
     begun: BegunRequests,
 }
 
 impl OutboundRoom {
-    /// Empty lanes under `limits`.
-    pub fn new(limits: Arc<Limits>) -> Arc<Self> {
+    /// Empty lanes under `limits`, which count in `total`.
+    pub fn new(limits: Arc<Limits>, total: Arc<OutboundTotal>) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            total,
             control: Load::default(),
             rpc: Load::default(),
             event: Load::default(),
+            snapshots: AtomicU64::new(0),
             begun: BegunRequests::default(),
         })
     }
@@ -92,13 +102,27 @@ impl OutboundRoom {
             Lane::Event => (limits.event_lane_messages, limits.event_lane_bytes),
         };
         let bytes = (bytes as u64).min(BYTES_MASK / 2);
-        self.load_of(lane)
-            .try_add(bytes, max_messages as u64, max_bytes as u64)
-            .then(|| Permit {
-                room: Arc::clone(self),
-                lane,
-                bytes,
-            })
+        let before = self
+            .load_of(lane)
+            .try_add(bytes, max_messages as u64, max_bytes as u64)?;
+        self.total.change(before, before + bytes);
+        Some(Permit {
+            room: Arc::clone(self),
+            lane,
+            bytes,
+        })
+    }
+
+    /// The snapshots that wait have this many bytes.
+    pub fn set_snapshots(&self, bytes: usize) {
+        self.snapshots.store(bytes as u64, Ordering::Release);
+    }
+
+    /// All bytes that wait for the connection: what it owes when the process holds too much.
+    pub fn debt(&self) -> u64 {
+        let lanes = [Lane::Control, Lane::Rpc, Lane::Event];
+        let lanes: u64 = lanes.map(|lane| self.load(lane).bytes).iter().sum();
+        lanes + self.snapshots.load(Ordering::Acquire)
     }
 
     /// What waits in a lane.
@@ -137,7 +161,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.room.load_of(self.lane).remove(self.bytes);
+        let before = self.room.load_of(self.lane).remove(self.bytes);
+        self.room.total.change(before, before - self.bytes);
     }
 }
 
@@ -182,11 +207,13 @@ impl BegunRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::ceilings::Ceilings;
 
     fn room(change: impl FnOnce(&mut Limits)) -> Arc<OutboundRoom> {
         let mut limits = Limits::default();
         change(&mut limits);
-        OutboundRoom::new(Arc::new(limits))
+        let total = Arc::clone(&Ceilings::new(&limits).outbound);
+        OutboundRoom::new(Arc::new(limits), total)
     }
 
     /// TR-10: a lane holds so many messages and not one more, until a permit is given back.

@@ -17,6 +17,7 @@ use relay_model::wire::codes::CloseCode;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
+use super::ceilings::{Ceilings, UnfinishedShare};
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::outbox::Outbox;
 use super::transport::Transport;
@@ -116,6 +117,11 @@ pub struct Link {
     shut_down: bool,
     /// Since when the peer takes nothing although something waits.
     stalled_since: Option<Instant>,
+    /// Until when a retired peer must have taken the close frame (TR-10).
+    retired_until: Option<Instant>,
+    unfinished: UnfinishedShare,
+    /// Since when the peer is not read, as all peers together have sent too much unfinished.
+    over_ceiling_since: Option<Instant>,
 }
 
 impl Link {
@@ -126,8 +132,9 @@ impl Link {
         early: Bytes,
         reader: Reader,
         limits: Arc<Limits>,
+        ceilings: &Ceilings,
     ) -> Self {
-        let room = OutboundRoom::new(Arc::clone(&limits));
+        let room = OutboundRoom::new(Arc::clone(&limits), Arc::clone(&ceilings.outbound));
         Self {
             transport: Some(transport),
             reader,
@@ -139,6 +146,9 @@ impl Link {
             deaf: false,
             shut_down: false,
             stalled_since: None,
+            retired_until: None,
+            unfinished: UnfinishedShare::new(Arc::clone(&ceilings.unfinished)),
+            over_ceiling_since: None,
         }
     }
 
@@ -213,6 +223,15 @@ impl Link {
         }
     }
 
+    /// Begins to close a peer that takes too little: it has `retire_timeout` to take the close frame,
+    /// else it sees a reset (TR-10).
+    pub fn retire(&mut self, code: CloseCode, now: Instant) {
+        if self.phase == Phase::Open {
+            self.close(code, now);
+            self.retired_until = Some(now + self.limits.retire_timeout);
+        }
+    }
+
     /// Ends at once: the peer sees a reset.
     pub fn kill(&mut self) {
         if let Some(transport) = self.transport.take() {
@@ -230,9 +249,28 @@ impl Link {
     /// that does not close.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::AwaitingPeer { deadline } | Phase::Answering { deadline } => Some(deadline),
+            Phase::AwaitingPeer { deadline } | Phase::Answering { deadline } => {
+                let retired = self.retired_until.unwrap_or(deadline);
+                Some(deadline.min(retired))
+            }
             Phase::Open | Phase::Ended => None,
         }
+    }
+
+    /// Whether more may be read of the peer: not while it holds one of the largest unfinished messages
+    /// and all of them together are too much (`limits.inbound_total`).
+    pub fn may_grow(&mut self, now: Instant) -> bool {
+        let may_grow = self.unfinished.may_grow();
+        self.over_ceiling_since = match (may_grow, self.over_ceiling_since) {
+            (true, _) => None,
+            (false, since) => since.or(Some(now)),
+        };
+        may_grow
+    }
+
+    /// Since when the peer is not read for that reason.
+    pub fn over_ceiling_since(&self) -> Option<Instant> {
+        self.over_ceiling_since
     }
 
     /// Since when the peer takes nothing although something waits for it (TR-10).
@@ -267,6 +305,9 @@ impl Link {
             }
             if turn >= READ_TURN {
                 cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if turn > 0 && !self.is_closing() && !self.may_grow(now) {
                 return Poll::Pending;
             }
             let read = match self.poll_block(cx) {
@@ -330,6 +371,7 @@ impl Link {
             if !rest.is_empty() {
                 self.unread = Bytes::copy_from_slice(rest);
             }
+            self.unfinished.set(self.reader.buffered());
         }
         BLOCK.set(block);
         polled.map_ok(|()| (bytes, taken))
@@ -389,6 +431,7 @@ impl Link {
         match self.outbox.write(Pin::new(&mut *transport), cx) {
             Ok(written) if written.done => {
                 self.stalled_since = None;
+                self.retired_until = None;
                 if matches!(self.phase, Phase::Answering { .. }) {
                     self.transport = None;
                     self.phase = Phase::Ended;

@@ -46,6 +46,8 @@ pub enum CloseReason {
     Congested,
     /// Nothing could be written for too long (TR-10).
     Stalled,
+    /// All connections together held too much, and this one the most (TR-10).
+    MemoryCeiling,
     /// The pair's RegistryActor failed.
     PairLost,
     /// The process stops.
@@ -71,6 +73,7 @@ impl CloseReason {
             Self::Replaced => "replaced",
             Self::Congested => "congested",
             Self::Stalled => "stalled",
+            Self::MemoryCeiling => "memory_ceiling",
             Self::PairLost => "pair_lost",
             Self::Stopping => "drained",
             Self::Silent => "peer_silent",
@@ -86,7 +89,9 @@ impl CloseReason {
     pub fn code(self) -> CloseCode {
         match self {
             Self::Replaced => CloseCode::Replaced,
-            Self::Congested | Self::Stalled | Self::PairLost => CloseCode::Retired,
+            Self::Congested | Self::Stalled | Self::MemoryCeiling | Self::PairLost => {
+                CloseCode::Retired
+            }
             Self::Stopping => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,

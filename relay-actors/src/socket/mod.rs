@@ -2,6 +2,7 @@
 //! also when its peer does not read, and is the only one that knows how far a registration has come.
 
 mod admission;
+pub mod ceilings;
 mod clock;
 mod closing;
 #[cfg(feature = "conformance-echo")]
@@ -123,7 +124,7 @@ impl SocketActor {
         let core = Arc::clone(relay.core());
         let limits = &core.limits;
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
-        let link = Link::new(transport, early, reader, Arc::clone(limits));
+        let link = Link::new(transport, early, reader, Arc::clone(limits), &core.ceilings);
         let expiry = Expiry::new(&origin.credentials, core.environment.now(), now, limits);
         tracing::info!(
             %connection,
@@ -216,7 +217,8 @@ impl SocketActor {
                 cx.waker().wake_by_ref();
                 break;
             }
-            let reading = self.link.is_closing() || self.inbound.may_read(cx);
+            let reading =
+                self.link.is_closing() || (self.inbound.may_read(cx) && self.link.may_grow(now));
             self.watchdog.reading(reading, now);
             if !reading {
                 break;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use relay_model::ids::{AccountId, DeviceId};
 use serde_json::{Value, json};
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -64,6 +64,14 @@ impl Device {
     /// Sends any message; false if the relay is gone.
     pub async fn try_send(&mut self, message: Message) -> bool {
         self.socket.send(message).await.is_ok()
+    }
+
+    /// Sends bytes as they are, whatever they mean; false if the relay does not take them all within
+    /// `patience`.
+    pub async fn send_bytes(&mut self, bytes: &[u8], patience: Duration) -> bool {
+        let stream = self.socket.get_mut();
+        let sent = tokio::time::timeout(patience, stream.write_all(bytes)).await;
+        matches!(sent, Ok(Ok(())))
     }
 
     /// The next thing that comes, pings and pongs aside; `None` after `patience`.

@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::lanes::LaneLoad;
 use super::*;
+use crate::socket::ceilings::Ceilings;
 
 /// A transport that accepts what it is told to.
 #[derive(Default)]
@@ -75,7 +76,7 @@ impl Bench {
             fragment_size,
             ..Limits::default()
         };
-        let room = OutboundRoom::new(Arc::new(limits.clone()));
+        let room = OutboundRoom::new(Arc::new(limits.clone()), Ceilings::new(&limits).outbound);
         let outbox = Outbox::new(Arc::clone(&room), &limits);
         Self {
             room,

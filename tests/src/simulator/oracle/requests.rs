@@ -20,6 +20,8 @@ struct Request {
     connection: ConnectionNo,
     id: String,
     target: Option<DeviceNo>,
+    /// Where it goes if a resume before it was refused: the phone does not read, so nobody knows yet.
+    target_if_refused: Option<DeviceNo>,
     sent_at: Duration,
     /// Its connection was none any more when it was sent.
     void: bool,
@@ -118,12 +120,17 @@ impl Requests {
             Some(checking) => checking.target,
             None => connection.target,
         };
+        let may_be_refused = connection.checking.as_ref().is_some_and(|checking| {
+            checking.resume.is_some() && !connection.reading && checking.at < facts.now
+        });
+        let target_if_refused = connection.target.filter(|_| may_be_refused);
         let void = facts.is_superseded(number);
         let request = Request {
             phone,
             connection: number,
             id: id.to_owned(),
             target,
+            target_if_refused,
             sent_at: facts.now,
             void,
             forwarded: false,
@@ -162,7 +169,7 @@ impl Requests {
         let right = request.id == heard.id
             && request.phone == heard.phone
             && heard.account == Some(account)
-            && request.target == Some(desktop);
+            && [request.target, request.target_if_refused].contains(&Some(desktop));
         findings.check(right, Invariant::EndsOnce, || {
             let (phone, target) = (request.phone, request.target);
             what(format!(

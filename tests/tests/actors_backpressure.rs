@@ -1,0 +1,143 @@
+//! No peer hurts another: what one does not read, or does not finish sending, through the real actors
+//! on a paused clock.
+
+use std::time::Duration;
+
+use relay_tests::paused::{Device, Received, Run, pass};
+use serde_json::json;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// TR-10: a connection that is retired and takes nothing is given up within a second, not only when
+/// it had time to answer a close.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_retired_connection_that_takes_nothing_is_reset() {
+    let run = Run::with_limits(|limits| limits.event_lane_bytes = 100_000);
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let frozen = run.phone(account, desktop.id).await;
+    for _ in 0..100 {
+        desktop.event("x", json!("x".repeat(5_000))).await;
+    }
+    pass(MOMENT).await;
+    let state = run.state().await.directory;
+    assert_eq!(
+        (state.routes, state.sockets),
+        (1, 2),
+        "the route goes at once"
+    );
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(run.state().await.directory.sockets, 1);
+    frozen.vanish();
+}
+
+/// TR-10: over the ceiling of the process the largest debtor is retired, though it is within its own
+/// bounds, and nobody else.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn the_largest_debtor_is_retired_over_the_ceiling() {
+    let run = Run::with_limits(|limits| limits.outbound_total = 2 * MIB);
+    let mut owing = Vec::new();
+    for events in [10, 30, 10] {
+        let account = run.account();
+        let mut desktop = run.desktop(account).await;
+        let frozen = run.phone(account, desktop.id).await;
+        for _ in 0..events {
+            desktop.event("x", json!("x".repeat(64 * KIB))).await;
+        }
+        pass(MOMENT).await;
+        owing.push((desktop, frozen));
+    }
+    pass(Duration::from_secs(2)).await;
+    let state = run.state().await;
+    assert!(state.outbound_bytes <= 2 * MIB as u64, "{state:?}");
+    let mut gone = Vec::new();
+    for (desktop, _) in &mut owing {
+        desktop.request("x").await;
+        let alive = desktop.receive_within(MOMENT).await;
+        assert!(matches!(alive, Some(Received::Frame(_))), "{alive:?}");
+    }
+    for (desktop, _) in &owing {
+        let pair = run.relay.pair_state(desktop.account, desktop.id).await;
+        gone.push(pair.unwrap().unwrap().phones);
+    }
+    assert_eq!(gone, [1, 0, 1], "phones that stay");
+}
+
+/// The head of a masked text frame of `len` bytes with a zero key, and so many bytes of an event that
+/// will fill it.
+fn begun(len: usize, sent: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut frame = vec![0x81, 0x80 | 127];
+    frame.extend_from_slice(&(len as u64).to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    let open = r#"{"type":"event","payload":{"eventType":"x","payload":""#;
+    let close = r#""}}"#;
+    let filling = "x".repeat(len - open.len() - close.len());
+    let head = frame.len();
+    frame.extend_from_slice(open.as_bytes());
+    frame.extend_from_slice(filling.as_bytes());
+    frame.extend_from_slice(close.as_bytes());
+    let rest = frame.split_off(head + sent);
+    (frame, rest)
+}
+
+async fn begin(desktop: &mut Device, len: usize, sent: usize) -> Vec<u8> {
+    let (first, rest) = begun(len, sent);
+    assert!(desktop.send_bytes(&first, MOMENT).await);
+    rest
+}
+
+/// Invariant 7: unfinished messages of all connections stay under one ceiling. Who is not read
+/// meanwhile loses nothing, small messages pass, and all come to their end.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn large_messages_take_turns_over_the_ceiling() {
+    let run = Run::with_limits(|limits| limits.inbound_total = MIB);
+    let account = run.account();
+    let mut first = run.desktop(account).await;
+    let mut second = run.desktop(account).await;
+    assert_eq!(first.next_status().await.0, "online");
+    let mut listener = run.phone(account, first.id).await;
+    let mut rests = Vec::new();
+    for desktop in [&mut first, &mut second] {
+        rests.push(begin(desktop, 2 * MIB, 700 * KIB).await);
+        pass(MOMENT).await;
+    }
+    // The relay holds what came, and not all of what is to come.
+    let held = run.state().await.unfinished_bytes as usize;
+    assert!(held > MIB && held < 3 * MIB, "{held}");
+    listener.event("small", json!(1)).await;
+    pass(MOMENT).await;
+
+    let patience = Duration::from_secs(20);
+    let (one, two) = tokio::join!(
+        first.send_bytes(&rests[0], patience),
+        second.send_bytes(&rests[1], patience)
+    );
+    assert!(one && two);
+    for _ in 0..2 {
+        let event = listener.next().await;
+        assert_eq!(event["payload"]["eventType"], "x");
+    }
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(run.state().await.unfinished_bytes, 0);
+}
+
+/// Invariant 7: when nobody finishes, who is not read for too long is retired, so that the ceiling
+/// holds nobody up for ever.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn messages_that_nobody_finishes_are_given_up() {
+    let run = Run::with_limits(|limits| limits.inbound_total = MIB);
+    let account = run.account();
+    let mut desktops = Vec::new();
+    for _ in 0..4 {
+        desktops.push(run.desktop(account).await);
+    }
+    for desktop in &mut desktops {
+        let (first, _) = begun(2 * MIB, 600 * KIB);
+        desktop.send_bytes(&first, MOMENT).await;
+    }
+    pass(Duration::from_secs(300)).await;
+    let state = run.state().await;
+    assert_eq!((state.directory.sockets, state.unfinished_bytes), (0, 0));
+}
