@@ -10,7 +10,7 @@ pub mod environment;
 mod fault_hooks;
 mod mailbox;
 mod presence;
-mod registry;
+pub mod registry;
 mod relay;
 mod sessions;
 pub mod socket;

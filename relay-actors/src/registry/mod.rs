@@ -1,8 +1,10 @@
 //! RegistryActor: one per (account, desktop). It owns the pair's routes and pending requests, and is
 //! the only actor between a phone's socket and a desktop's on the hot path.
 
+pub mod leases;
 mod messages;
 mod pending;
+pub mod timeline_numbers;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ mod envelope;
 pub mod inbound;
 mod message;
 pub mod outbound;
+pub mod timeline;
 pub mod traceparent;
 
 pub use message::OutgoingText;
