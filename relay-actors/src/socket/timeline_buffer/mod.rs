@@ -366,3 +366,6 @@ impl<T: SnapshotText> TimelineBuffer<T> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod properties;

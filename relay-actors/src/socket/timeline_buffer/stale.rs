@@ -23,11 +23,15 @@ impl Stale {
     pub(super) fn remember(&mut self, key: TimelineKey, stamp: Stamp, limits: &Limits) {
         match self {
             Self::Nothing => *self = Self::Keys(vec![(key, stamp)]),
-            Self::Keys(keys) => match keys.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, newest)) => *newest = stamp.max(*newest),
-                None if keys.len() < limits.timeline_stale_keys => keys.push((key, stamp)),
-                None => *self = Self::All,
-            },
+            Self::Keys(keys) => {
+                if let Some((_, newest)) = keys.iter_mut().find(|(known, _)| *known == key) {
+                    *newest = stamp.max(*newest);
+                } else if keys.len() < limits.timeline_stale_keys {
+                    keys.push((key, stamp));
+                } else {
+                    *self = Self::All;
+                }
+            }
             Self::All => {}
         }
     }
