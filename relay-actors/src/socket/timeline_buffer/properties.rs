@@ -81,7 +81,7 @@ enum Step {
         payload: u64,
     },
     Wait(u64),
-    /// The socket takes the first byte of what is due, after the clock ran on to it if `late`; and the
+    /// The socket takes the first byte of what is due, after the clock ran on to it if wanted; and the
     /// last one too, unless it is slow.
     Take {
         run_on: bool,

@@ -78,7 +78,7 @@ impl Phone {
 
     fn peek(&self) -> Option<String> {
         self.buffer.peek(self.time()).map(|next| match next {
-            Next::Snapshot { key, version, .. } => format!("{}", named(key, version)),
+            Next::Snapshot { key, version, .. } => named(key, version),
             Next::Stale { key, version } => format!("stale {}", named(key, version)),
             Next::AllStale => "stale all".into(),
         })
