@@ -22,6 +22,7 @@ pub(crate) mod registration;
 mod renewal;
 mod stage;
 mod stored_events;
+pub mod timeline_buffer;
 pub mod transport;
 mod watchdog;
 
