@@ -1,6 +1,7 @@
 //! The relay as its door sees it: starts the actors that there is one of, takes over upgraded
 //! connections, and answers the device API.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +19,22 @@ use tokio::time::Instant;
 
 use crate::credentials::{CountKeySockets, CredentialsActor, TokenVerifier};
 use crate::directory::{
-    DirectoryActor, DirectoryState, FindPair, LiveDevice, ReadDirectoryState, ReadLiveDevices,
-    RegistrationSequence, StopSockets,
+    CountCloses, DirectoryActor, DirectoryState, FindPair, FindRoute, LiveDevice,
+    ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
 };
 use crate::environment::Environment;
 use crate::presence::{CountGraces, PresenceActor};
+use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
-use crate::socket::SocketActor;
 use crate::socket::ceilings::Ceilings;
+use crate::socket::messages::ReadSocketState;
 use crate::socket::transport::Transport;
-use crate::store::{CheckDatabase, ListDevices, ReadProtocolFloor, ReleaseInstance, StoreActor};
+use crate::socket::{SocketActor, SocketState};
+use crate::store::{
+    CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, ReleaseInstance, StoreActor,
+    StoreState,
+};
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -56,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
+    pub(crate) timeline_numbers: Arc<TimelineNumbers>,
     registrations: AtomicU64,
 }
 
@@ -92,6 +99,8 @@ pub struct RelayState {
     pub sessions: usize,
     /// Sockets that came in by an API key.
     pub key_sockets: usize,
+    /// What waits for the database.
+    pub store: StoreState,
     /// Bytes that wait to be written, in whole blocks: small backlogs are not counted.
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
@@ -112,6 +121,7 @@ impl Relay {
             started_at: environment.now(),
             started: Instant::now(),
             ceilings: Ceilings::new(&limits),
+            timeline_numbers: Arc::default(),
             limits,
             environment,
             registrations: AtomicU64::new(0),
@@ -306,9 +316,34 @@ impl Relay {
             graces: self.presence().send(CountGraces).await?,
             sessions: self.sessions().send(CountSessions).await?,
             key_sockets: self.credentials().send(CountKeySockets).await?,
+            store: self.store().send(ReadStoreState).await?,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
         })
+    }
+
+    /// How many connections ended since the process started, by the reason in the log (OP-5).
+    ///
+    /// # Errors
+    /// When the directory is gone.
+    pub async fn closes(&self) -> Result<BTreeMap<&'static str, u64>, MailboxError> {
+        self.directory().send(CountCloses).await
+    }
+
+    /// What the connection of a device holds; `None` if the device has no route.
+    ///
+    /// # Errors
+    /// When the directory or the socket is gone.
+    pub async fn socket_state(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+    ) -> Result<Option<SocketState>, MailboxError> {
+        let route = FindRoute { account, device };
+        match self.directory().send(route).await? {
+            Some(socket) => socket.address().send(ReadSocketState).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// What the pair of a desktop holds; `None` if it has no registry.

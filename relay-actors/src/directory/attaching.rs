@@ -67,9 +67,9 @@ impl DirectoryActor {
         }
         self.last_epoch += 1;
         let epoch = PairEpoch(self.last_epoch);
-        let limits = Arc::clone(&self.core.limits);
+        let core = Arc::clone(&self.core);
         let registry = RegistryActor::start_in_arbiter(arbiter, move |_| {
-            RegistryActor::new(account_id, desktop, epoch, limits, directory)
+            RegistryActor::new(account_id, desktop, epoch, core, directory)
         });
         for (phone, route) in account.phones() {
             let targets_this = route.target == Some(desktop);
@@ -130,13 +130,17 @@ impl DirectoryActor {
         attach: &Attach,
         generation: ConnectionGeneration,
         directory: Addr<Self>,
-    ) -> Addr<RegistryActor> {
+    ) -> (
+        Addr<RegistryActor>,
+        actix::dev::Request<RegistryActor, DesktopAttached>,
+    ) {
         let (account, device) = (attach.account, attach.device);
         let registry = self.pair(account, device, &attach.arbiter, directory);
-        post(&registry, DesktopAttached(attach.socket.clone()));
+        // Sent now, so that the registry knows of the route before anything that follows.
+        let leases = registry.send(DesktopAttached(attach.socket.clone()));
         post(&self.presence, CancelGrace((account, device)));
         self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
-        registry
+        (registry, leases)
     }
 
     fn attach_phone(
@@ -213,9 +217,12 @@ impl Handler<Attach> for DirectoryActor {
         if let Some(replaced) = replaced.filter(|old| old.socket.connection != connection) {
             self.dismiss(&replaced.socket, CloseReason::Replaced);
         }
-        let pair = match attach.device_type {
-            DeviceType::Desktop => Some(self.attach_desktop(&attach, generation, ctx.address())),
-            DeviceType::Mobile => self.attach_phone(&attach, ctx.address()),
+        let (pair, leases) = match attach.device_type {
+            DeviceType::Desktop => {
+                let (pair, leases) = self.attach_desktop(&attach, generation, ctx.address());
+                (Some(pair), Some(leases))
+            }
+            DeviceType::Mobile => (self.attach_phone(&attach, ctx.address()), None),
         };
         self.record((account_id, device), generation, DeviceStatus::Online, None);
         let target_status = attach
@@ -231,11 +238,17 @@ impl Handler<Attach> for DirectoryActor {
         let generation = (attach.device_type == DeviceType::Desktop).then_some(generation);
         Box::pin(async move {
             let session = session.await.map_err(|_| NotAttached::NoSession)?;
+            let leases = match leases {
+                // A registry that is gone has closed the socket.
+                Some(leases) => leases.await.unwrap_or_default(),
+                None => Vec::new(),
+            };
             Ok(Attached {
                 pair,
                 generation,
                 session,
                 target_status,
+                leases,
             })
         })
     }

@@ -1,5 +1,6 @@
 //! What the directory is asked and told.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::Message;
@@ -24,7 +25,11 @@ pub(crate) struct SocketOpened(pub(crate) SocketHandle);
 /// A socket has begun to close: it is no route any more. From the socket, at most one.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct SocketClosing(pub(crate) ConnectionId);
+pub(crate) struct SocketClosing {
+    pub(crate) connection: ConnectionId,
+    /// Why, in the word of the log (OP-5).
+    pub(crate) reason: &'static str,
+}
 
 /// A socket is gone; from the socket, its last word, whatever ended it.
 #[derive(Message)]
@@ -61,6 +66,8 @@ pub(crate) struct Attached {
     pub(crate) session: SessionReply,
     /// The status of a phone's target (PR-5).
     pub(crate) target_status: Option<DeviceStatusEvent>,
+    /// The states of the live leases of a desktop's phones (REG-7).
+    pub(crate) leases: Vec<OutgoingText>,
 }
 
 /// Why a checked registration did not become a route.
@@ -154,6 +161,19 @@ pub struct DirectoryState {
     pub pairs: usize,
     /// Desktops that were hidden or shown a short time ago.
     pub hidings: usize,
+}
+
+/// Asks how many connections ended since the process started, by the reason in the log (OP-5).
+#[derive(Message)]
+#[rtype(result = "BTreeMap<&'static str, u64>")]
+pub(crate) struct CountCloses;
+
+/// Asks for the socket that is a device's route, if it has one; from whoever shows a device's state.
+#[derive(Message)]
+#[rtype(result = "Option<SocketHandle>")]
+pub(crate) struct FindRoute {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
 }
 
 /// Asks for the registry of a pair, if there is one; from tests, and from whoever shows a pair.

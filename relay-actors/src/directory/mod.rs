@@ -6,7 +6,7 @@ mod attaching;
 mod hiding;
 mod messages;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use actix::{
@@ -65,6 +65,8 @@ pub(crate) struct DirectoryActor {
     last_generation: u64,
     last_epoch: u64,
     hidings: Hidings,
+    /// Connections that ended, by reason.
+    closes: BTreeMap<&'static str, u64>,
     /// Set once the process stops; told when no socket is left.
     stopping: Option<Arc<Notify>>,
     _fatal: FatalGuard,
@@ -88,6 +90,7 @@ impl DirectoryActor {
             last_generation: 0,
             last_epoch: 0,
             hidings: Hidings::default(),
+            closes: BTreeMap::new(),
             stopping: None,
             _fatal: fatal,
         }
@@ -314,8 +317,9 @@ impl Handler<SocketOpened> for DirectoryActor {
 impl Handler<SocketClosing> for DirectoryActor {
     type Result = ();
 
-    fn handle(&mut self, SocketClosing(connection): SocketClosing, _: &mut Self::Context) {
-        self.detach(connection);
+    fn handle(&mut self, closing: SocketClosing, _: &mut Self::Context) {
+        *self.closes.entry(closing.reason).or_default() += 1;
+        self.detach(closing.connection);
     }
 }
 
@@ -467,6 +471,25 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
                 .map(|account| account.pairs.len())
                 .sum(),
         }
+    }
+}
+
+impl Handler<CountCloses> for DirectoryActor {
+    type Result = MessageResult<CountCloses>;
+
+    fn handle(&mut self, _: CountCloses, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.closes.clone())
+    }
+}
+
+impl Handler<FindRoute> for DirectoryActor {
+    type Result = MessageResult<FindRoute>;
+
+    fn handle(&mut self, find: FindRoute, _: &mut Self::Context) -> Self::Result {
+        let account = self.accounts.get(&find.account);
+        let device = account.and_then(|account| account.device(find.device));
+        let route = device.and_then(|device| device.route.as_ref());
+        MessageResult(route.map(|route| route.socket.clone()))
     }
 }
 

@@ -12,22 +12,22 @@ use super::timeline_numbers::TimelineNumbers;
 
 /// What the desktop is to be told of a session's leases (TL-7).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionState {
+pub(crate) struct SessionState {
     /// The session.
-    pub session: BaseSession,
+    pub(crate) session: BaseSession,
     /// The generation of its leases; `None` if it has none.
-    pub generation: Option<AuthorizationGeneration>,
+    pub(crate) generation: Option<AuthorizationGeneration>,
     /// The latest deadline among them; `None` if it has none.
-    pub latest_deadline: Option<Instant>,
+    pub(crate) latest_deadline: Option<Instant>,
     /// The number of this state; rises over the whole process.
-    pub revision: u64,
+    pub(crate) revision: u64,
 }
 
 /// The sessions whose state a step has changed, in the order in which the desktop is to be told: the
 /// one that a phone has left, then the one that it has taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "the desktop has to be told"]
-pub struct Changes {
+pub(crate) struct Changes {
     left: Option<SessionState>,
     taken: Option<SessionState>,
 }
@@ -72,10 +72,10 @@ struct Session {
 /// The leases of one pair.
 ///
 /// A lease at or past its deadline is gone: what changes the leases drops it first, and what reads
-/// them does not see it (TL-3). Only [`Leases::len`] and [`Leases::is_empty`], which take no time,
-/// count it until it is dropped.
+/// them does not see it (TL-3). Only [`Leases::len`], which takes no time, counts it until it is
+/// dropped.
 #[derive(Debug)]
-pub struct Leases {
+pub(crate) struct Leases {
     numbers: Arc<TimelineNumbers>,
     /// Indexed, so that what is done for many of them is done in a repeatable order.
     leases: IndexMap<DeviceId, Lease>,
@@ -86,7 +86,7 @@ pub struct Leases {
 
 impl Leases {
     /// No leases. `numbers` are those of the process.
-    pub fn new(numbers: Arc<TimelineNumbers>) -> Self {
+    pub(crate) fn new(numbers: Arc<TimelineNumbers>) -> Self {
         Self {
             numbers,
             leases: IndexMap::new(),
@@ -101,7 +101,7 @@ impl Leases {
     /// only ends the former lease.
     ///
     /// The caller has made sure that the phone's route is this connection.
-    pub fn interest(
+    pub(crate) fn interest(
         &mut self,
         phone: DeviceId,
         connection: ConnectionId,
@@ -136,7 +136,7 @@ impl Leases {
 
     /// A phone ends its lease (TL-1, TL-3); without effect unless the phone's lease is this
     /// connection's and has this number.
-    pub fn end(
+    pub(crate) fn end(
         &mut self,
         phone: DeviceId,
         connection: ConnectionId,
@@ -149,7 +149,7 @@ impl Leases {
     }
 
     /// A phone's connection was closed or replaced, and its lease with it (TL-3).
-    pub fn phone_gone(
+    pub(crate) fn phone_gone(
         &mut self,
         phone: DeviceId,
         connection: ConnectionId,
@@ -160,7 +160,7 @@ impl Leases {
 
     /// Drops the leases at or past their deadline. Nobody is told: the desktop knows the deadline
     /// (TL-7).
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         if self.earliest.is_none_or(|earliest| earliest > now) {
             return;
         }
@@ -177,13 +177,17 @@ impl Leases {
     }
 
     /// When the next lease ends by itself.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.leases.values().map(|lease| lease.deadline).min()
     }
 
     /// The generation that updates of a session must carry; `None` if no phone has a lease of it
     /// (TL-5).
-    pub fn current(&self, session: &BaseSession, now: Instant) -> Option<AuthorizationGeneration> {
+    pub(crate) fn current(
+        &self,
+        session: &BaseSession,
+        now: Instant,
+    ) -> Option<AuthorizationGeneration> {
         let held = self.sessions.get(session)?;
         self.latest(held)
             .filter(|latest| *latest > now)
@@ -191,7 +195,7 @@ impl Leases {
     }
 
     /// Who has a lease of a session, with the number of that lease.
-    pub fn phones_of(
+    pub(crate) fn phones_of(
         &self,
         session: &BaseSession,
         now: Instant,
@@ -204,7 +208,7 @@ impl Leases {
     }
 
     /// The state of every session with a lease, for a desktop that has just registered (REG-7).
-    pub fn states(&self, now: Instant) -> Vec<SessionState> {
+    pub(crate) fn states(&self, now: Instant) -> Vec<SessionState> {
         let live = self.sessions.iter().filter_map(|(session, held)| {
             let latest = self.latest(held).filter(|latest| *latest > now)?;
             Some(SessionState {
@@ -218,13 +222,8 @@ impl Leases {
     }
 
     /// How many leases there are, one a phone.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.leases.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.leases.is_empty()
     }
 
     fn end_if(&mut self, phone: DeviceId, now: Instant, ends: impl Fn(&Lease) -> bool) -> Changes {

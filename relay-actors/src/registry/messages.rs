@@ -1,15 +1,19 @@
 //! What a pair's registry is told: routes by DirectoryActor, frames by sockets.
 
 use actix::Message;
-use relay_model::ids::{ConnectionId, DeviceId};
+use relay_model::ids::{AuthorizationGeneration, ConnectionId, DeviceId};
+use relay_model::timeline::BaseSession;
 use relay_model::wire::OutgoingText;
+use relay_model::wire::timeline::snapshot::Snapshot;
+use tokio::time::Instant;
 
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
 
-/// The desktop has a route; from DirectoryActor, one a registration.
+/// The desktop has a route; from DirectoryActor, one a registration. Answered with the states of its
+/// phones' leases, as frames for the desktop (REG-7).
 #[derive(Message)]
-#[rtype(result = "()")]
+#[rtype(result = "Vec<OutgoingText>")]
 pub(crate) struct DesktopAttached(pub(crate) SocketHandle);
 
 /// The desktop's connection is gone; from DirectoryActor, one a connection.
@@ -92,6 +96,50 @@ pub(crate) struct Response {
     pub(crate) permit: InboundPermit,
 }
 
+/// A phone takes or renews an interest (TL-1); from the phone's socket, bounded by its permits.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct InterestTaken {
+    /// The connection that it came on.
+    pub(crate) connection: ConnectionId,
+    /// The phone.
+    pub(crate) phone: DeviceId,
+    /// The number of the lease, among those of the connection.
+    pub(crate) lease: u64,
+    /// The session.
+    pub(crate) session: BaseSession,
+    /// When the lease ends by itself.
+    pub(crate) deadline: Instant,
+    /// Room of the phone's socket.
+    pub(crate) permit: InboundPermit,
+}
+
+/// A phone ends its interest (TL-1); from the phone's socket, bounded by its permits.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct InterestEnded {
+    /// The connection that it came on.
+    pub(crate) connection: ConnectionId,
+    /// The phone.
+    pub(crate) phone: DeviceId,
+    /// The number of the lease, among those of the connection.
+    pub(crate) lease: u64,
+    /// Room of the phone's socket.
+    pub(crate) permit: InboundPermit,
+}
+
+/// A desktop's timeline snapshot (TL-5); from the desktop's socket, bounded by its permits.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct TimelineUpdate {
+    /// The connection that it came on.
+    pub(crate) connection: ConnectionId,
+    /// Its proof of an interest, and the snapshot; `None` if it had no proof that can be read.
+    pub(crate) authorized: Option<(AuthorizationGeneration, Snapshot)>,
+    /// Room of the desktop's socket.
+    pub(crate) permit: InboundPermit,
+}
+
 /// Asks for the registry's counts; from tests, and from whoever shows a pair's state.
 #[derive(Message)]
 #[rtype(result = "PairState")]
@@ -106,6 +154,8 @@ pub struct PairState {
     pub phones: usize,
     /// Requests without a final answer.
     pub pending: usize,
+    /// Leases of phones, those counted that are at their deadline and not dropped yet (TL-3).
+    pub leases: usize,
     /// What was counted since the pair began.
     pub counts: PairCounts,
 }
@@ -127,4 +177,8 @@ pub struct PairCounts {
     pub expired: u64,
     /// Requests that the relay answered itself.
     pub failed: u64,
+    /// Timeline snapshots that were offered to phones.
+    pub snapshots: u64,
+    /// Timeline snapshots dropped as their `authorizationGeneration` was not the current one (TL-5).
+    pub unauthorized_snapshots: u64,
 }

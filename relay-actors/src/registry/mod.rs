@@ -1,28 +1,30 @@
 //! RegistryActor: one per (account, desktop). It owns the pair's routes and pending requests, and is
 //! the only actor between a phone's socket and a desktop's on the hot path.
 
-pub mod leases;
+mod leases;
 mod messages;
 mod pending;
-pub mod timeline_numbers;
+mod timeline;
+pub(crate) mod timeline_numbers;
 
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, SpawnHandle};
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionId, DeviceId};
-use relay_model::limits::Limits;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::codes::RpcErrorCode;
 use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::Instant;
 
+use leases::Leases;
 pub(crate) use messages::*;
 pub use messages::{PairCounts, PairState};
 use pending::{Answered, NotRecorded, PendingRequests};
 
 use crate::directory::{DirectoryActor, PairEpoch, PairIdle};
 use crate::mailbox::post;
+use crate::relay::Core;
 use crate::socket::SocketHandle;
 use crate::socket::messages::CloseReason;
 
@@ -52,13 +54,15 @@ pub(crate) struct RegistryActor {
     account: AccountId,
     desktop_id: DeviceId,
     epoch: PairEpoch,
-    limits: Arc<Limits>,
+    core: Arc<Core>,
     directory: Addr<DirectoryActor>,
     desktop: Desktop,
     /// Every phone of the account with a route, in the order of arrival.
     phones: IndexMap<DeviceId, PhoneRoute>,
     pending: PendingRequests,
-    expiry: Option<SpawnHandle>,
+    leases: Leases,
+    /// The one timer for the deadlines of requests and leases, and when it is due.
+    timer: Option<(Instant, SpawnHandle)>,
     idle_reported: bool,
     counts: PairCounts,
 }
@@ -68,19 +72,21 @@ impl RegistryActor {
         account: AccountId,
         desktop_id: DeviceId,
         epoch: PairEpoch,
-        limits: Arc<Limits>,
+        core: Arc<Core>,
         directory: Addr<DirectoryActor>,
     ) -> Self {
+        let leases = Leases::new(Arc::clone(&core.timeline_numbers));
         Self {
             account,
             desktop_id,
             epoch,
-            limits,
+            core,
             directory,
             desktop: Desktop::Offline,
             phones: IndexMap::new(),
             pending: PendingRequests::default(),
-            expiry: None,
+            leases,
+            timer: None,
             idle_reported: false,
             counts: PairCounts::default(),
         }
@@ -105,6 +111,7 @@ impl RegistryActor {
             && let Some(route) = self.phones.shift_remove(&phone)
         {
             route.socket.close(CloseReason::Congested);
+            self.end_lease_of(phone, route.socket.connection);
         }
         let delivered = matches!(sent, Some(Ok(())));
         self.counts.undeliverable_responses += u64::from(!delivered);
@@ -131,20 +138,27 @@ impl RegistryActor {
         }
     }
 
-    /// Arms the timer of the records' deadlines, unless it runs.
-    fn arm_expiry(&mut self, ctx: &mut Context<Self>) {
-        if self.expiry.is_some() {
+    /// Arms the timer for the next deadline of a request or a lease, unless it is due by then.
+    fn arm_timer(&mut self, ctx: &mut Context<Self>) {
+        let deadlines = [self.pending.next_deadline(), self.leases.next_deadline()];
+        let Some(due) = deadlines.into_iter().flatten().min() else {
             return;
+        };
+        match self.timer {
+            Some((armed, _)) if armed <= due => return,
+            Some((_, handle)) => _ = ctx.cancel_future(handle),
+            None => {}
         }
-        if let Some(deadline) = self.pending.next_deadline() {
-            let wait = deadline.saturating_duration_since(Instant::now());
-            self.expiry = Some(ctx.run_later(wait, |actor, ctx| {
-                actor.expiry = None;
-                actor.counts.expired += actor.pending.expire(Instant::now()) as u64;
-                actor.arm_expiry(ctx);
-                actor.report_if_idle();
-            }));
-        }
+        let wait = due.saturating_duration_since(Instant::now());
+        let handle = ctx.run_later(wait, |actor, ctx| {
+            actor.timer = None;
+            let now = Instant::now();
+            actor.counts.expired += actor.pending.expire(now) as u64;
+            actor.leases.expire(now);
+            actor.arm_timer(ctx);
+            actor.report_if_idle();
+        });
+        self.timer = Some((due, handle));
     }
 
     /// Tells the directory that the pair could end. The directory decides: it may have attached
@@ -213,7 +227,7 @@ impl Handler<Request> for RegistryActor {
         {
             return;
         }
-        match self.pending.admit(&id, phone, &self.limits) {
+        match self.pending.admit(&id, phone, &self.core.limits) {
             Ok(()) => {}
             Err(NotRecorded::Duplicate) => {
                 self.counts.duplicate_requests += 1;
@@ -237,8 +251,8 @@ impl Handler<Request> for RegistryActor {
                     let (desktop, position) = (route.socket.connection, route.forwarded);
                     let now = Instant::now();
                     self.pending
-                        .record(id, phone, desktop, position, now, &self.limits);
-                    return self.arm_expiry(ctx);
+                        .record(id, phone, desktop, position, now, &self.core.limits);
+                    return self.arm_timer(ctx);
                 }
                 RpcErrorCode::DesktopCongested
             }
@@ -262,7 +276,7 @@ impl Handler<Response> for RegistryActor {
         } = response;
         match self
             .pending
-            .answer(&id, connection, is_final, Instant::now(), &self.limits)
+            .answer(&id, connection, is_final, Instant::now(), &self.core.limits)
         {
             Answered::By(phone) => {
                 self.counts.answered += u64::from(self.answer(phone, text));
@@ -274,22 +288,29 @@ impl Handler<Response> for RegistryActor {
 }
 
 impl Handler<DesktopAttached> for RegistryActor {
-    type Result = ();
+    type Result = Vec<OutgoingText>;
 
-    fn handle(&mut self, DesktopAttached(socket): DesktopAttached, _: &mut Self::Context) {
-        if let Desktop::Attached(route) = &self.desktop {
-            if route.socket.connection == socket.connection {
-                // Registered again on the same socket: its requests stay its own (REG-10).
-                return;
+    fn handle(
+        &mut self,
+        DesktopAttached(socket): DesktopAttached,
+        _: &mut Self::Context,
+    ) -> Vec<OutgoingText> {
+        let current = match &self.desktop {
+            Desktop::Attached(route) => Some(route.socket.clone()),
+            Desktop::Offline | Desktop::Reconnecting => None,
+        };
+        // Registered again on the same socket, its requests stay its own (REG-10).
+        if current.as_ref().map(|current| current.connection) != Some(socket.connection) {
+            if let Some(replaced) = current {
+                self.end_requests_of(&replaced);
             }
-            let replaced = route.socket.clone();
-            self.end_requests_of(&replaced);
+            self.desktop = Desktop::Attached(DesktopRoute {
+                socket,
+                forwarded: 0,
+            });
         }
-        self.desktop = Desktop::Attached(DesktopRoute {
-            socket,
-            forwarded: 0,
-        });
         self.report_if_idle();
+        self.restart_timelines()
     }
 }
 
@@ -332,6 +353,12 @@ impl Handler<PhoneAttached> for RegistryActor {
             route: socket,
             targets_this,
         } = attached;
+        // Whether it is another connection or this one registered again, a lease of before has ended
+        // (TL-3, REG-10).
+        if let Some(former) = self.phones.get(&phone) {
+            let former = former.socket.connection;
+            self.end_lease_of(phone, former);
+        }
         self.phones.insert(
             phone,
             PhoneRoute {
@@ -350,6 +377,7 @@ impl Handler<PhoneGone> for RegistryActor {
         let current = self.phones.get(&phone).map(|route| route.socket.connection);
         if current == Some(connection) {
             // The phone's requests stay: it may come back for the answers (RPC-8).
+            self.end_lease_of(phone, connection);
             self.phones.shift_remove(&phone);
             if self.phones.is_empty() {
                 self.phones = IndexMap::new();
@@ -379,6 +407,7 @@ impl Handler<ReadPairState> for RegistryActor {
                 .filter(|phone| phone.targets_this)
                 .count(),
             pending: self.pending.len(),
+            leases: self.leases.len(),
             counts: self.counts,
         }
     }

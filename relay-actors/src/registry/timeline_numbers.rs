@@ -8,20 +8,20 @@ use relay_model::ids::AuthorizationGeneration;
 
 /// One per process, shared by all registries.
 #[derive(Debug, Default)]
-pub struct TimelineNumbers {
+pub(crate) struct TimelineNumbers {
     generations: AtomicU64,
     revisions: AtomicU64,
 }
 
 impl TimelineNumbers {
     /// A generation above all that were given out (TL-4).
-    pub fn next_generation(&self) -> AuthorizationGeneration {
+    pub(crate) fn next_generation(&self) -> AuthorizationGeneration {
         let former = self.generations.fetch_add(1, Ordering::Relaxed);
         AuthorizationGeneration::new(NonZeroU64::MIN.saturating_add(former))
     }
 
     /// A revision above all that were given out, from 1 (TL-7).
-    pub fn next_revision(&self) -> u64 {
+    pub(crate) fn next_revision(&self) -> u64 {
         self.revisions.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

@@ -50,7 +50,8 @@ impl SocketActor {
 
     /// Sets the timer to the next thing that the clock may ask for, and has itself polled then. A
     /// timer that is set already needs no further poll by the same task.
-    pub(super) fn arm_timer(&mut self, cx: &mut TaskContext<'_>, task_moved: bool) {
+    /// `now` is that of the turn: what became due since then is not missed.
+    pub(super) fn arm_timer(&mut self, now: Instant, cx: &mut TaskContext<'_>, task_moved: bool) {
         let stall = self
             .link
             .stalled_since()
@@ -61,11 +62,20 @@ impl SocketActor {
             let look = Some(self.watchdog.next_look());
             let expiry = self.expiry.next_look();
             let over = self.link.over_ceiling_since();
-            let ceiling = over.map(|_| Instant::now() + CEILING_LOOK);
-            [look, self.registration_deadline, stall, expiry, ceiling]
-                .into_iter()
-                .flatten()
-                .min()
+            let ceiling = over.map(|_| now + CEILING_LOOK);
+            let timeline = self.timeline.as_ref();
+            let timeline = timeline.and_then(|timeline| timeline.next_look(now));
+            [
+                look,
+                self.registration_deadline,
+                stall,
+                expiry,
+                ceiling,
+                timeline,
+            ]
+            .into_iter()
+            .flatten()
+            .min()
         };
         let Some(due) = due else { return };
         let reset = due < self.timer.deadline() || self.timer.is_elapsed();

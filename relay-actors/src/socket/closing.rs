@@ -26,7 +26,7 @@ impl SocketActor {
             self.link.close(code, now);
         }
         self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
-        self.detach();
+        self.detach(reason.as_str());
     }
 
     pub(super) fn peer_closes(&mut self, cause: &CloseCause) {
@@ -36,7 +36,7 @@ impl SocketActor {
             CloseCause::Peer(_) | CloseCause::EndOfStream => ("peer", None),
         };
         self.log_close(side, cause.as_str(), cause.code(), detail);
-        self.detach();
+        self.detach(cause.as_str());
     }
 
     /// One line a close: which side, and why (OP-5).
@@ -63,16 +63,18 @@ impl SocketActor {
     }
 
     /// Tells the directory, once, that this is no route any more, and reports the last touch.
-    fn detach(&mut self) {
+    fn detach(&mut self, reason: &'static str) {
         if std::mem::replace(&mut self.detached, true) {
             return;
         }
+        self.end_interest();
         if let Some(registered) = self.registered()
             && let Some(at) = registered.touches.unreported()
         {
             let (owner, session) = ((self.origin.account, registered.device), registered.session);
             post(self.relay.sessions(), TouchSession { owner, session, at });
         }
-        post(self.relay.directory(), SocketClosing(self.connection));
+        let connection = self.connection;
+        post(self.relay.directory(), SocketClosing { connection, reason });
     }
 }

@@ -6,18 +6,20 @@ use relay_model::limits::Limits;
 use relay_model::store::{DeviceChange, DeviceType};
 use relay_model::wire::codes::ErrorCode;
 use relay_model::wire::inbound::EventShape;
+use relay_model::wire::timeline::{self, Interest, NotAnUpdate, Update};
 use serde::Deserialize;
 
 /// What becomes of a permitted event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EventAction {
+pub(super) enum EventAction<'a> {
     /// It goes to every other route of the account (EV-1).
     Publish,
     /// The sender's row is changed so, then the event goes to all (EV-4).
     Store(DeviceChange),
-    /// It ends here: timeline frames reach only phones with a live lease, interest is never
-    /// forwarded.
-    Consume,
+    /// A phone's interest, which is never forwarded (TL-1).
+    Interest(Interest),
+    /// A desktop's snapshot for the phones with a lease (TL-5); `None` without a proof that can be read.
+    Timeline(Option<Update<'a>>),
 }
 
 /// An event that is not permitted.
@@ -77,12 +79,12 @@ impl ProjectDirectory {
 
 /// Judges an event whose sender is registered: what its credentials allow, shape, reserved types,
 /// the sender's role.
-pub(super) fn judge(
-    shape: &Result<EventShape<'_>, String>,
+pub(super) fn judge<'a>(
+    shape: &Result<EventShape<'a>, String>,
     sender: DeviceType,
     may_send: bool,
     limits: &Limits,
-) -> Result<EventAction, EventRefusal> {
+) -> Result<EventAction<'a>, EventRefusal> {
     let refuse = |code: ErrorCode, message: &str| EventRefusal {
         code,
         message: message.to_owned(),
@@ -126,7 +128,17 @@ pub(super) fn judge(
             ErrorCode::Forbidden,
             "only phones take an interest in timelines",
         )),
-        ("chat:timeline-updated" | "chat:timeline-interest", _) => Ok(EventAction::Consume),
+        ("chat:timeline-updated", DeviceType::Desktop) => {
+            match timeline::read_update(event.payload, limits) {
+                Ok(update) => Ok(EventAction::Timeline(Some(update))),
+                Err(NotAnUpdate::Unauthorized) => Ok(EventAction::Timeline(None)),
+                Err(NotAnUpdate::Invalid(invalid)) => Err(ill_shaped(invalid)),
+            }
+        }
+        ("chat:timeline-interest", DeviceType::Mobile) => {
+            let interest = timeline::read_interest(event.payload, limits);
+            interest.map(EventAction::Interest).map_err(ill_shaped)
+        }
         _ => Ok(EventAction::Publish),
     }
 }
@@ -153,18 +165,30 @@ mod tests {
 
     use super::*;
 
+    fn event_text(event_type: &str, payload: &str) -> String {
+        format!(
+            r#"{{"type":"event","payload":{{"eventType":"{event_type}","payload":{payload}}}}}"#
+        )
+    }
+
+    fn judge_text(text: &str, sender: DeviceType) -> Result<EventAction<'_>, ErrorCode> {
+        let Ok(ClientFrame::Event(event)) = ClientFrame::read(text) else {
+            panic!("no event: {text}");
+        };
+        judge(&event.shape, sender, true, &Limits::default()).map_err(|refusal| refusal.code)
+    }
+
+    /// What becomes of an event that is no timeline's.
     fn judged(
         event_type: &str,
         payload: &str,
         sender: DeviceType,
-    ) -> Result<EventAction, ErrorCode> {
-        let text = format!(
-            r#"{{"type":"event","payload":{{"eventType":"{event_type}","payload":{payload}}}}}"#
-        );
-        let Ok(ClientFrame::Event(event)) = ClientFrame::read(&text) else {
-            panic!("no event: {text}");
-        };
-        judge(&event.shape, sender, true, &Limits::default()).map_err(|refusal| refusal.code)
+    ) -> Result<EventAction<'static>, ErrorCode> {
+        match judge_text(&event_text(event_type, payload), sender)? {
+            EventAction::Publish => Ok(EventAction::Publish),
+            EventAction::Store(change) => Ok(EventAction::Store(change)),
+            action => panic!("{action:?}"),
+        }
     }
 
     /// EV-1: what is not in the table goes to all, whatever its payload.
@@ -201,8 +225,27 @@ mod tests {
         let (updated, interest) = ("chat:timeline-updated", "chat:timeline-interest");
         assert_eq!(judged(updated, "{}", Mobile), Err(ErrorCode::Forbidden));
         assert_eq!(judged(interest, "{}", Desktop), Err(ErrorCode::Forbidden));
-        assert_eq!(judged(updated, "{}", Desktop), Ok(EventAction::Consume));
-        assert_eq!(judged(interest, "{}", Mobile), Ok(EventAction::Consume));
+        assert!(matches!(
+            judge_text(&event_text(interest, r#"{"appSessionId":"s","active":true}"#), Mobile),
+            Ok(EventAction::Interest(interest)) if interest.active
+        ));
+        let update = r#"{"appSessionId":"s","settlementEpoch":0,"revision":0}"#;
+        assert!(matches!(
+            judge_text(&event_text(updated, update), Desktop),
+            Ok(EventAction::Timeline(None))
+        ));
+    }
+
+    /// EV-3, TL-2, TL-5: timeline events of another shape are refused.
+    #[test]
+    fn timeline_events_are_shaped() {
+        let (updated, interest) = ("chat:timeline-updated", "chat:timeline-interest");
+        for payload in ["null", "[]", "{}", r#"{"appSessionId":"s"}"#] {
+            for (event_type, sender) in [(updated, Desktop), (interest, Mobile)] {
+                let judged = judged(event_type, payload, sender);
+                assert_eq!(judged, Err(ErrorCode::InvalidPayload), "{payload}");
+            }
+        }
     }
 
     /// EV-4, EV-5: what is stored of an event; a desktop does not show itself again.

@@ -208,7 +208,8 @@ impl SocketActor {
         let device = registered.device;
         let text = || outbound::event(shape, source, device, self.core().environment.now());
         match action {
-            EventAction::Consume => {}
+            EventAction::Interest(interest) => self.on_interest(interest, Instant::now()),
+            EventAction::Timeline(update) => self.on_timeline(update.as_ref(), source),
             EventAction::Store(change) => {
                 let text = text();
                 self.store_event(change, text, ctx);

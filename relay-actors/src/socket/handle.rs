@@ -9,7 +9,7 @@ use relay_model::wire::OutgoingText;
 
 use super::SocketActor;
 use super::lanes::{Lane, OutboundRoom};
-use super::messages::{Close, CloseReason, Deliver, FrameKind};
+use super::messages::{Close, CloseReason, Deliver, DesktopRegistered, FrameKind, Offer};
 use crate::directory::RegistrationSequence;
 use crate::mailbox::post;
 
@@ -70,6 +70,16 @@ impl SocketHandle {
         Ok(())
     }
 
+    /// Offers a timeline snapshot.
+    pub(crate) fn offer(&self, offer: Offer) {
+        post(&self.address, offer);
+    }
+
+    /// Has a phone forget which versions it was sent.
+    pub(crate) fn desktop_registered(&self) {
+        post(&self.address, DesktopRegistered);
+    }
+
     /// All bytes that wait for the connection.
     pub(crate) fn debt(&self) -> u64 {
         self.room.debt()
@@ -85,8 +95,7 @@ impl SocketHandle {
         self.room.begun_requests().seal()
     }
 
-    /// The socket's address, for its fault hook.
-    #[cfg(feature = "fault-hooks")]
+    /// The socket's address, for those who ask rather than tell.
     pub(crate) fn address(&self) -> &Addr<SocketActor> {
         &self.address
     }

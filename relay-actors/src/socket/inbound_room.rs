@@ -8,6 +8,8 @@ use std::task::Context;
 use futures_util::task::AtomicWaker;
 use relay_model::limits::Limits;
 
+use super::lanes::LaneLoad;
+
 /// One message, in the word that counts messages (16 bits) and bytes (48 bits) together.
 const MESSAGE: u64 = 1 << 48;
 
@@ -55,9 +57,18 @@ impl InboundRoom {
         self.has_room()
     }
 
-    fn has_room(&self) -> bool {
+    /// What is under way.
+    pub(crate) fn load(&self) -> LaneLoad {
         let load = self.under_way.load(Ordering::SeqCst);
-        load / MESSAGE < self.max_messages && load % MESSAGE < self.max_bytes
+        LaneLoad {
+            messages: load / MESSAGE,
+            bytes: load % MESSAGE,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let LaneLoad { messages, bytes } = self.load();
+        messages < self.max_messages && bytes < self.max_bytes
     }
 }
 

@@ -58,7 +58,7 @@ impl Load {
 }
 
 /// What waits in a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneLoad {
     /// Messages.
     pub messages: u64,

@@ -47,6 +47,19 @@ pub enum LinkEvent {
     Ended,
 }
 
+/// What became of a snapshot that was to be written.
+#[derive(Debug)]
+pub enum SnapshotWrite {
+    /// The peer took no byte of it.
+    NotBegun,
+    /// The peer took some of it.
+    Begun,
+    /// The peer took all of it.
+    Finished,
+    /// The connection is over.
+    Over(LinkEvent),
+}
+
 /// Why a link closes without its owner's asking.
 #[derive(Debug)]
 pub enum CloseCause {
@@ -191,6 +204,44 @@ impl Link {
         permit
             .map(|permit| self.outbox.push(text, permit, false))
             .is_some()
+    }
+
+    /// Queues several text messages of its owner that take one place in the lane; false if it is full.
+    #[must_use]
+    pub fn try_send_all(&mut self, lane: Lane, texts: Vec<OutgoingText>) -> bool {
+        let bytes = texts.iter().map(OutgoingText::len).sum();
+        let Some(permit) = self.room.reserve(lane, bytes) else {
+            return false;
+        };
+        self.outbox.push_all(texts, permit);
+        true
+    }
+
+    /// Whether a snapshot would be the next to leave, if there were one: nothing else waits.
+    pub fn may_offer_snapshot(&self) -> bool {
+        self.phase == Phase::Open && self.outbox.is_empty() && !self.outbox.is_held()
+    }
+
+    /// Begins to write a snapshot, if the peer takes a byte of it now; else it is forgotten, so that a
+    /// newer one may take its turn (TL-14). Only if [`Self::may_offer_snapshot`].
+    pub fn write_snapshot(
+        &mut self,
+        text: OutgoingText,
+        cx: &mut Context<'_>,
+        now: impl Fn() -> Instant,
+    ) -> SnapshotWrite {
+        self.outbox.offer_snapshot(text);
+        match self.poll_write(cx, now) {
+            Some(event) => SnapshotWrite::Over(event),
+            None if self.outbox.take_back_snapshot() => SnapshotWrite::NotBegun,
+            None if self.outbox.writes_snapshot() => SnapshotWrite::Begun,
+            None => SnapshotWrite::Finished,
+        }
+    }
+
+    /// Whether a snapshot has begun and is not finished.
+    pub fn writes_snapshot(&self) -> bool {
+        self.outbox.writes_snapshot()
     }
 
     /// Queues a binary message of its owner; false if its lane is full.
@@ -441,6 +492,11 @@ impl Link {
                     // The outcome does not matter: the peer's end or the deadline decides.
                     self.shut_down = Pin::new(transport).poll_shutdown(cx).is_ready();
                 }
+                None
+            }
+            // A snapshot that has not begun is no reason to retire anybody (TL-14).
+            Ok(_) if self.outbox.only_offers_snapshot() => {
+                self.stalled_since = None;
                 None
             }
             Ok(written) => {

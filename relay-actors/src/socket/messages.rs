@@ -1,10 +1,15 @@
 //! What others tell a socket.
 
+use std::sync::Arc;
+
 use actix::Message;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::codes::CloseCode;
 
-use super::lanes::Permit;
+use super::inbound_room::InboundPermit;
+use super::lanes::{LaneLoad, Permit};
+use super::timeline::SharedSnapshot;
+use super::timeline_buffer::TimelineCounts;
 use crate::directory::RegistrationSequence;
 
 /// A frame for the peer; from RegistryActor and DirectoryActor by [`super::SocketHandle`]. Carries
@@ -32,6 +37,51 @@ pub(crate) enum FrameKind {
     Other,
 }
 
+/// A timeline snapshot for the phone, if it still holds the lease; from RegistryActor, bounded by the
+/// permits of the desktop's socket.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Offer {
+    /// The number of the lease, among those of the connection.
+    pub(crate) lease: u64,
+    /// The snapshot, shared by all phones with a lease.
+    pub(crate) snapshot: Arc<SharedSnapshot>,
+    /// Room of the desktop's socket.
+    pub(crate) _permit: Arc<InboundPermit>,
+}
+
+/// The target desktop registered anew: versions count from the start (TL-8). From RegistryActor, one a
+/// registration of the desktop and lease.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct DesktopRegistered;
+
+/// Asks for the socket's counts; from whoever shows a device's state.
+#[derive(Message)]
+#[rtype(result = "SocketState")]
+pub(crate) struct ReadSocketState;
+
+/// What one connection holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::MessageResponse)]
+pub struct SocketState {
+    /// What waits in the control lane.
+    pub control: LaneLoad,
+    /// What waits in the RPC lane.
+    pub rpc: LaneLoad,
+    /// What waits in the event lane.
+    pub event: LaneLoad,
+    /// Timeline snapshots that wait (TL-8), and their bytes with those of the one that is being written.
+    pub snapshots: LaneLoad,
+    /// What became of the snapshots that were offered.
+    pub timeline: TimelineCounts,
+    /// Messages of the peer that are under way inside the relay, and their bytes.
+    pub inbound: LaneLoad,
+    /// Bytes of a message that the peer has not finished.
+    pub unfinished: usize,
+    /// Whether the peer takes nothing although something waits (TR-10).
+    pub stalled: bool,
+}
+
 /// Ends the connection; from RegistryActor and DirectoryActor, at most a few a connection.
 #[derive(Message, Debug, Clone, Copy, PartialEq, Eq)]
 #[rtype(result = "()")]
@@ -48,6 +98,8 @@ pub enum CloseReason {
     Stalled,
     /// All connections together held too much, and this one the most (TR-10).
     MemoryCeiling,
+    /// Two snapshots of one window had the same version (TL-9).
+    VersionConflict,
     /// The pair's RegistryActor failed.
     PairLost,
     /// The process stops.
@@ -74,6 +126,7 @@ impl CloseReason {
             Self::Congested => "congested",
             Self::Stalled => "stalled",
             Self::MemoryCeiling => "memory_ceiling",
+            Self::VersionConflict => "version_conflict",
             Self::PairLost => "pair_lost",
             Self::Stopping => "drained",
             Self::Silent => "peer_silent",
@@ -89,9 +142,11 @@ impl CloseReason {
     pub fn code(self) -> CloseCode {
         match self {
             Self::Replaced => CloseCode::Replaced,
-            Self::Congested | Self::Stalled | Self::MemoryCeiling | Self::PairLost => {
-                CloseCode::Retired
-            }
+            Self::Congested
+            | Self::Stalled
+            | Self::MemoryCeiling
+            | Self::VersionConflict
+            | Self::PairLost => CloseCode::Retired,
             Self::Stopping => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,

@@ -22,7 +22,8 @@ pub(crate) mod registration;
 mod renewal;
 mod stage;
 mod stored_events;
-pub mod timeline_buffer;
+pub(crate) mod timeline;
+mod timeline_buffer;
 pub mod transport;
 mod watchdog;
 
@@ -44,7 +45,8 @@ use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::{Instant, Sleep};
 
 pub(crate) use handle::SocketHandle;
-pub use messages::CloseReason;
+pub use messages::{CloseReason, SocketState};
+pub use timeline_buffer::TimelineCounts;
 
 use crate::credentials::{KeySocketGone, KeySocketOpened};
 use crate::directory::{SocketGone, SocketOpened};
@@ -56,10 +58,11 @@ use expiry::Expiry;
 use inbound_room::InboundRoom;
 use lanes::Lane;
 use link::{Link, LinkEvent};
-use messages::{Close, Deliver, FrameKind};
+use messages::{Close, Deliver, FrameKind, ReadSocketState};
 use rate_limit::TokenBucket;
 use stage::{Registered, Stage};
 use stored_events::WaitingEvents;
+use timeline::Timeline;
 use transport::Transport;
 use watchdog::Watchdog;
 
@@ -80,6 +83,8 @@ pub(crate) struct SocketActor {
     expiry: Expiry,
     /// Events behind one that is being stored (EV-4).
     waiting_events: Option<Box<WaitingEvents>>,
+    /// A phone's lease and what waits under it (TL-1).
+    timeline: Option<Box<Timeline>>,
     rate: Rate,
     timer: Pin<Box<Sleep>>,
     /// The task that polls this socket, to have it polled after something outside a turn.
@@ -144,6 +149,7 @@ impl SocketActor {
             watchdog: Watchdog::new(now, limits),
             expiry,
             waiting_events: None,
+            timeline: None,
             registration_deadline: Some(now + limits.registration_timeout),
             rate: Rate {
                 messages: TokenBucket::full(now, limits),
@@ -241,13 +247,17 @@ impl SocketActor {
         if self.write(now, ctx, cx) {
             return true;
         }
-        self.arm_timer(cx, task_moved);
+        self.arm_timer(now, cx, task_moved);
         false
     }
 
     /// Writes what waits; true when the connection is over.
     fn write(&mut self, now: Instant, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) -> bool {
-        match self.link.poll_write(cx, Instant::now) {
+        let event = match self.link.poll_write(cx, Instant::now) {
+            None => self.write_timeline(now, cx),
+            over => over,
+        };
+        match event {
             None => false,
             Some(event) => {
                 self.on_event(event, now, ctx);
@@ -419,6 +429,26 @@ impl Handler<Deliver> for SocketActor {
                 checking.statuses.push((text, permit));
             }
             (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit),
+        }
+    }
+}
+
+impl Handler<ReadSocketState> for SocketActor {
+    type Result = SocketState;
+
+    fn handle(&mut self, _: ReadSocketState, _: &mut Self::Context) -> SocketState {
+        let room = self.link.room();
+        let timeline = self.timeline.as_ref().map(|timeline| timeline.state());
+        let (snapshots, timeline) = timeline.unwrap_or_default();
+        SocketState {
+            control: room.load(Lane::Control),
+            rpc: room.load(Lane::Rpc),
+            event: room.load(Lane::Event),
+            snapshots,
+            timeline,
+            inbound: self.inbound.load(),
+            unfinished: self.link.unfinished().unwrap_or_default(),
+            stalled: self.link.stalled_since().is_some(),
         }
     }
 }

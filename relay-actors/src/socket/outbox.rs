@@ -1,5 +1,6 @@
 //! What waits for a socket's peer and in which order it leaves: control frames before RPC frames
-//! before events (RPC-9), a begun message to its end, control frames between its fragments (TR-3).
+//! before events before a timeline's snapshot (RPC-9), a begun message to its end, control frames
+//! between its fragments (TR-3).
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,12 +30,32 @@ const BATCH_BYTES: usize = 128 * 1024;
 /// The other lanes are empty for long and keep nothing.
 const KEPT_CAPACITY: usize = 1;
 
+/// Where a message waits, most urgent first: the lanes, and behind them the one snapshot that is on
+/// offer (RPC-9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Control,
+    Rpc,
+    Event,
+    Snapshot,
+}
+
+impl From<Lane> for Place {
+    fn from(lane: Lane) -> Self {
+        match lane {
+            Lane::Control => Self::Control,
+            Lane::Rpc => Self::Rpc,
+            Lane::Event => Self::Event,
+        }
+    }
+}
+
 /// One waiting message.
 #[derive(Debug)]
 struct Queued {
     message: MessageWriter,
-    /// Held until the message is written; pings, pongs and the close need none, there is at most
-    /// one of each.
+    /// Held until the message is written; pings, pongs, the close and the snapshot need none, there is
+    /// at most one of each.
     _permit: Option<Permit>,
     /// A forwarded request, which is counted when it leaves (RPC-5).
     is_request: bool,
@@ -48,25 +69,27 @@ pub(crate) struct Outbox {
     control: VecDeque<Queued>,
     rpc: VecDeque<Queued>,
     event: VecDeque<Queued>,
-    /// The data lane whose front message has begun.
-    begun: Option<Lane>,
+    /// At most one: it stands here only while it is offered to the socket, or once it has begun.
+    snapshot: VecDeque<Queued>,
+    /// The place whose front message has begun, control frames aside.
+    begun: Option<Place>,
     /// Only the control lane may leave: a registration is under way (REG-7).
     held: bool,
     closing: bool,
     needs_flush: bool,
 }
 
-/// What one write offers, as (lane, index) in the order of leaving. It lives on the stack: a write must
+/// What one write offers, as (place, index) in the order of leaving. It lives on the stack: a write must
 /// not cost an allocation.
 struct Batch {
-    messages: [(Lane, usize); BATCH_MESSAGES],
+    messages: [(Place, usize); BATCH_MESSAGES],
     count: usize,
 }
 
 impl Default for Batch {
     fn default() -> Self {
         Self {
-            messages: [(Lane::Control, 0); BATCH_MESSAGES],
+            messages: [(Place::Control, 0); BATCH_MESSAGES],
             count: 0,
         }
     }
@@ -74,7 +97,7 @@ impl Default for Batch {
 
 impl Batch {
     /// Adds a message; the caller sees to the room.
-    fn push(&mut self, message: (Lane, usize)) {
+    fn push(&mut self, message: (Place, usize)) {
         self.messages[self.count] = message;
         self.count += 1;
     }
@@ -87,7 +110,7 @@ impl Batch {
         self.count == 0
     }
 
-    fn messages(&self) -> &[(Lane, usize)] {
+    fn messages(&self) -> &[(Place, usize)] {
         &self.messages[..self.count]
     }
 }
@@ -109,6 +132,7 @@ impl Outbox {
             control: VecDeque::new(),
             rpc: VecDeque::new(),
             event: VecDeque::new(),
+            snapshot: VecDeque::new(),
             begun: None,
             held: false,
             closing: false,
@@ -118,10 +142,10 @@ impl Outbox {
 
     /// Adds a message to its permit's lane; after a close it is dropped.
     pub(crate) fn push(&mut self, text: OutgoingText, permit: Permit, is_request: bool) {
-        let lane = permit.lane();
+        let place = permit.lane().into();
         let message = MessageWriter::text(text, self.fragment_size);
         self.enqueue(
-            lane,
+            place,
             Queued {
                 message,
                 _permit: Some(permit),
@@ -130,12 +154,27 @@ impl Outbox {
         );
     }
 
+    /// Adds messages that share one place in the lane: the last of them gives it back.
+    pub(crate) fn push_all(&mut self, texts: Vec<OutgoingText>, permit: Permit) {
+        let place = permit.lane().into();
+        let last = texts.len().saturating_sub(1);
+        let mut permit = Some(permit);
+        for (index, text) in texts.into_iter().enumerate() {
+            let queued = Queued {
+                message: MessageWriter::text(text, self.fragment_size),
+                _permit: permit.take_if(|_| index == last),
+                is_request: false,
+            };
+            self.enqueue(place, queued);
+        }
+    }
+
     /// Adds a binary message (only an echo sends one).
     pub(crate) fn push_binary(&mut self, payload: Bytes, permit: Permit) {
-        let lane = permit.lane();
+        let place = permit.lane().into();
         let message = MessageWriter::binary(payload, self.fragment_size);
         self.enqueue(
-            lane,
+            place,
             Queued {
                 message,
                 _permit: Some(permit),
@@ -151,7 +190,7 @@ impl Outbox {
             .retain(|queued| queued.message.opcode() != opcode || queued.message.has_begun());
         let message = MessageWriter::control(opcode, payload);
         self.enqueue(
-            Lane::Control,
+            Place::Control,
             Queued {
                 message,
                 _permit: None,
@@ -166,13 +205,13 @@ impl Outbox {
         if self.closing {
             return;
         }
-        let begun = self.begun;
-        for (lane, queue) in [(Lane::Rpc, &mut self.rpc), (Lane::Event, &mut self.event)] {
-            queue.truncate(usize::from(begun == Some(lane)));
+        for place in [Place::Rpc, Place::Event, Place::Snapshot] {
+            let kept = usize::from(self.begun == Some(place));
+            self.queue_mut(place).truncate(kept);
         }
         let message = MessageWriter::control(OpCode::Close, payload);
         self.enqueue(
-            Lane::Control,
+            Place::Control,
             Queued {
                 message,
                 _permit: None,
@@ -184,7 +223,45 @@ impl Outbox {
 
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.control.is_empty() && self.rpc.is_empty() && self.event.is_empty()
+        self.control.is_empty()
+            && self.rpc.is_empty()
+            && self.event.is_empty()
+            && self.snapshot.is_empty()
+    }
+
+    /// Offers a snapshot to the next write, behind all else. Nothing may wait, so that it is the
+    /// socket alone that decides whether it begins now; if not, [`Self::take_back_snapshot`].
+    pub(crate) fn offer_snapshot(&mut self, text: OutgoingText) {
+        debug_assert!(self.is_empty());
+        let message = MessageWriter::text(text, self.fragment_size);
+        self.enqueue(
+            Place::Snapshot,
+            Queued {
+                message,
+                _permit: None,
+                is_request: false,
+            },
+        );
+    }
+
+    /// Drops the snapshot on offer if no byte of it was accepted, so that a newer one may take its
+    /// turn (TL-14); true if it was dropped.
+    pub(crate) fn take_back_snapshot(&mut self) -> bool {
+        let waits = !self.snapshot.is_empty() && self.begun != Some(Place::Snapshot);
+        if waits {
+            self.snapshot = VecDeque::new();
+        }
+        waits
+    }
+
+    /// Whether nothing waits but a snapshot that has not begun.
+    pub(crate) fn only_offers_snapshot(&self) -> bool {
+        !self.snapshot.is_empty() && self.begun.is_none() && self.control.is_empty()
+    }
+
+    /// Whether a snapshot has begun and is not finished.
+    pub(crate) fn writes_snapshot(&self) -> bool {
+        self.begun == Some(Place::Snapshot)
     }
 
     /// Holds back everything but the control lane, or lets it go.
@@ -192,9 +269,14 @@ impl Outbox {
         self.held = held;
     }
 
-    fn enqueue(&mut self, lane: Lane, queued: Queued) {
+    /// Whether everything but the control lane is held back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    fn enqueue(&mut self, place: Place, queued: Queued) {
         if !self.closing {
-            let queue = self.queue_mut(lane);
+            let queue = self.queue_mut(place);
             if queue.is_empty() {
                 // Most messages leave before the next one comes.
                 queue.reserve_exact(KEPT_CAPACITY);
@@ -203,19 +285,21 @@ impl Outbox {
         }
     }
 
-    fn queue(&self, lane: Lane) -> &VecDeque<Queued> {
-        match lane {
-            Lane::Control => &self.control,
-            Lane::Rpc => &self.rpc,
-            Lane::Event => &self.event,
+    fn queue(&self, place: Place) -> &VecDeque<Queued> {
+        match place {
+            Place::Control => &self.control,
+            Place::Rpc => &self.rpc,
+            Place::Event => &self.event,
+            Place::Snapshot => &self.snapshot,
         }
     }
 
-    fn queue_mut(&mut self, lane: Lane) -> &mut VecDeque<Queued> {
-        match lane {
-            Lane::Control => &mut self.control,
-            Lane::Rpc => &mut self.rpc,
-            Lane::Event => &mut self.event,
+    fn queue_mut(&mut self, place: Place) -> &mut VecDeque<Queued> {
+        match place {
+            Place::Control => &mut self.control,
+            Place::Rpc => &mut self.rpc,
+            Place::Event => &mut self.event,
+            Place::Snapshot => &mut self.snapshot,
         }
     }
 
@@ -303,8 +387,8 @@ impl Outbox {
     ) -> Poll<io::Result<usize>> {
         let mut slices = [io::IoSlice::new(&[]); BATCH_MESSAGES * SLICES_PER_MESSAGE];
         let (mut count, mut total) = (0, 0);
-        for &(lane, index) in batch.messages() {
-            let message = &self.queue(lane)[index].message;
+        for &(place, index) in batch.messages() {
+            let message = &self.queue(place)[index].message;
             total += message.gather(&mut slices, &mut count);
         }
         let slices = &slices[..count];
@@ -320,26 +404,28 @@ impl Outbox {
         io.poll_write(cx, &block[..filled])
     }
 
-    /// Chooses what the next write offers, as (lane, index) in the order of leaving, and claims the
+    /// Chooses what the next write offers, as (place, index) in the order of leaving, and claims the
     /// requests among it. Returns how many it claimed.
     fn plan(&mut self, batch: &mut Batch) -> u64 {
-        let begun = self.begun.map(|lane| (lane, &self.queue(lane)[0].message));
+        let begun = self
+            .begun
+            .map(|place| (place, &self.queue(place)[0].message));
         let mid_frame = begun.filter(|(_, message)| !message.is_between_frames());
         let mut bytes = 0;
-        if let Some((lane, message)) = mid_frame {
-            batch.push((lane, 0));
+        if let Some((place, message)) = mid_frame {
+            batch.push((place, 0));
             bytes += message.payload_len().min(self.fragment_size);
         }
         for index in 0..self.control.len().min(BATCH_MESSAGES - batch.len()) {
-            batch.push((Lane::Control, index));
+            batch.push((Place::Control, index));
             bytes += self.control[index].message.payload_len();
         }
         if self.closing {
             return 0;
         }
-        if let Some((lane, message)) = begun {
+        if let Some((place, message)) = begun {
             if mid_frame.is_none() && batch.len() < BATCH_MESSAGES {
-                batch.push((lane, 0));
+                batch.push((place, 0));
                 bytes += message.payload_len().min(self.fragment_size);
             }
             if !message.is_on_last_frame() {
@@ -350,20 +436,20 @@ impl Outbox {
             return 0;
         }
         let mut claimed = 0;
-        for lane in [Lane::Rpc, Lane::Event] {
-            let first = usize::from(self.begun == Some(lane));
-            for index in first..self.queue(lane).len() {
+        for place in [Place::Rpc, Place::Event, Place::Snapshot] {
+            let first = usize::from(self.begun == Some(place));
+            for index in first..self.queue(place).len() {
                 if batch.len() == BATCH_MESSAGES || bytes >= BATCH_BYTES {
                     return claimed;
                 }
-                let queued = &self.queue(lane)[index];
+                let queued = &self.queue(place)[index];
                 if queued.is_request {
                     if !self.room.begun_requests().claim() {
                         return claimed;
                     }
                     claimed += 1;
                 }
-                batch.push((lane, index));
+                batch.push((place, index));
                 bytes += queued.message.payload_len();
                 if !queued.message.is_on_last_frame() {
                     return claimed;
@@ -375,14 +461,14 @@ impl Outbox {
 
     /// Takes note of what the socket accepted of a batch, removes what is finished, and returns how
     /// many of the requests that this batch claimed have begun.
-    fn account(&mut self, batch: &[(Lane, usize)], mut bytes: usize) -> u64 {
+    fn account(&mut self, batch: &[(Place, usize)], mut bytes: usize) -> u64 {
         let mut begun_requests = 0;
-        for &(lane, _) in batch {
+        for &(place, _) in batch {
             if bytes == 0 {
                 break;
             }
-            let queue = self.queue_mut(lane);
-            // Earlier messages of the lane were finished and removed, so this one is the front.
+            let queue = self.queue_mut(place);
+            // Earlier messages of the place were finished and removed, so this one is the front.
             let Some(front) = queue.front_mut() else {
                 break;
             };
@@ -392,13 +478,17 @@ impl Outbox {
             let finished = front.message.is_finished();
             if finished {
                 queue.pop_front();
-                let kept = if lane == Lane::Rpc { KEPT_CAPACITY } else { 0 };
+                let kept = if place == Place::Rpc {
+                    KEPT_CAPACITY
+                } else {
+                    0
+                };
                 if queue.is_empty() && queue.capacity() > kept {
                     *queue = VecDeque::new();
                 }
             }
-            if lane != Lane::Control {
-                self.begun = (!finished).then_some(lane);
+            if place != Place::Control {
+                self.begun = (!finished).then_some(place);
             }
         }
         begun_requests

@@ -72,6 +72,7 @@ impl SocketActor {
             generation,
             session,
             target_status,
+            leases,
         } = attached;
         if self.link.is_closing() {
             return;
@@ -98,7 +99,11 @@ impl SocketActor {
             resumed = session.token.is_none(),
             "registered"
         );
+        self.end_interest();
         self.reply(Lane::Control, outbound::session_reply(&session));
+        if !leases.is_empty() && !self.link.try_send_all(Lane::Control, leases) {
+            self.close(CloseReason::Congested);
+        }
         if let Some(status) = target_status {
             let text = outbound::device_status(&status, self.core().environment.now());
             self.reply(Lane::Control, text);

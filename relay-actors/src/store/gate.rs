@@ -82,6 +82,11 @@ impl Gate {
         }
     }
 
+    /// How many calls wait or run.
+    pub(super) fn present(&self) -> usize {
+        self.present.load(Ordering::Acquire)
+    }
+
     async fn permits(
         &self,
         access: Access,

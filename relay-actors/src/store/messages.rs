@@ -61,6 +61,22 @@ pub(crate) struct ReadProtocolFloor;
 #[rtype(result = "Result<(), StoreError>")]
 pub(crate) struct CheckDatabase;
 
+/// Asks for the store's counts; from whoever shows the relay's state.
+#[derive(Message)]
+#[rtype(result = "StoreState")]
+pub(crate) struct ReadStoreState;
+
+/// What the store has to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, actix::MessageResponse)]
+pub struct StoreState {
+    /// Calls to the database that wait or run.
+    pub calls: usize,
+    /// Devices whose presence waits to be written.
+    pub presence: usize,
+    /// Heartbeats that wait to be written.
+    pub heartbeats: usize,
+}
+
 /// Stores a presence change, soon; from DirectoryActor. At most two a device wait.
 #[derive(Message)]
 #[rtype(result = "()")]

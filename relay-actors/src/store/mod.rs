@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 pub(crate) use api_keys::*;
 use gate::{Access, Gate};
+pub use messages::StoreState;
 pub(crate) use messages::*;
 use presence_batch::PresenceBatch;
 
@@ -315,6 +316,18 @@ impl Handler<RecordPresence> for StoreActor {
     fn handle(&mut self, RecordPresence(write): RecordPresence, ctx: &mut Self::Context) {
         self.presence.add(write);
         self.write_presence(ctx);
+    }
+}
+
+impl Handler<ReadStoreState> for StoreActor {
+    type Result = StoreState;
+
+    fn handle(&mut self, _: ReadStoreState, _: &mut Self::Context) -> StoreState {
+        StoreState {
+            calls: self.gate.present(),
+            presence: self.presence.len(),
+            heartbeats: self.heartbeats.len(),
+        }
     }
 }
 

@@ -56,6 +56,11 @@ impl PresenceBatch {
         }
     }
 
+    /// How many devices have changes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.devices.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }

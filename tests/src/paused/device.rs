@@ -233,6 +233,48 @@ impl Device {
             .await;
     }
 
+    /// Takes, renews or ends an interest in a session.
+    pub async fn interest(&mut self, session: &str, active: bool) {
+        let payload = json!({"appSessionId": session, "active": active});
+        self.event("chat:timeline-interest", payload).await;
+    }
+
+    /// Sends a snapshot of a session's own window.
+    pub async fn snapshot(
+        &mut self,
+        session: &str,
+        generation: &Value,
+        revision: u64,
+        body: Value,
+    ) {
+        let payload = json!({
+            "appSessionId": session,
+            "settlementEpoch": 1,
+            "revision": revision,
+            "authorizationGeneration": generation,
+            "body": body,
+        });
+        self.event("chat:timeline-updated", payload).await;
+    }
+
+    /// The payload of the next frame, which must be an event of this type.
+    pub async fn next_event(&mut self, event_type: &str) -> Value {
+        let frame = self.next().await;
+        assert_eq!(frame["type"], "event", "{frame}");
+        assert_eq!(frame["payload"]["eventType"], event_type, "{frame}");
+        frame["payload"]["payload"].clone()
+    }
+
+    /// The payload of the next frame, which must tell of a session's leases.
+    pub async fn next_lease_state(&mut self) -> Value {
+        self.next_event("chat:timeline-interest-updated").await
+    }
+
+    /// The payload of the next frame, which must be a snapshot.
+    pub async fn next_snapshot(&mut self) -> Value {
+        self.next_event("chat:timeline-updated").await
+    }
+
     /// Closes properly: a close frame and its answer.
     pub async fn close(mut self) {
         self.socket.close(None).await.expect("the relay answers");

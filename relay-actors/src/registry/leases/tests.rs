@@ -101,7 +101,7 @@ fn a_deadline_passes_in_silence() {
     leases.expire(end - MOMENT);
     assert_eq!(leases.len(), 1);
     leases.expire(end);
-    assert!(leases.is_empty() && leases.next_deadline().is_none());
+    assert!(leases.len() == 0 && leases.next_deadline().is_none());
     assert_eq!(
         leases.end(phone(1), connection(1), 1, end),
         Changes::default()
@@ -135,7 +135,7 @@ fn two_phones_share_a_session() {
     assert_eq!(told, Changes::default(), "the latest deadline stays");
     let told = leases.phone_gone(phone(2), connection(2), later);
     assert_eq!(only(told), ("s".to_owned(), None, None));
-    assert!(leases.is_empty());
+    assert!(leases.len() == 0);
 
     let told = take(&mut leases, 1, 2, "s", later);
     assert_eq!(only(told), ("s".to_owned(), Some(2), Some(second)));
@@ -186,7 +186,7 @@ fn an_interest_past_its_deadline_takes_nothing() {
     let _ = take(&mut leases, 1, 1, "a", now);
     let late = leases.interest(phone(1), connection(1), 2, session("b"), now, now);
     assert_eq!(only(late), ("a".to_owned(), None, None));
-    assert!(leases.is_empty());
+    assert!(leases.len() == 0);
 }
 
 /// REG-7: a desktop that registers gets every live session once, each as an event of its own number.
@@ -412,7 +412,7 @@ proptest! {
         }
         for (leases, _) in &mut pairs {
             leases.expire(now + TIMELINE_INTEREST_TTL);
-            prop_assert!(leases.is_empty());
+            prop_assert!(leases.len() == 0);
             prop_assert_eq!(leases.leases.capacity() + leases.sessions.capacity(), 0);
         }
     }

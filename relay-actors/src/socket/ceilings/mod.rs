@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use relay_model::limits::Limits;
 
-pub use outbound::OutboundTotal;
+pub use outbound::{OutboundCharge, OutboundTotal};
 pub use unfinished::{UnfinishedShare, UnfinishedTotal};
 
 /// Both ceilings, shared by every connection.

@@ -1,6 +1,7 @@
 //! Bytes that wait to be written, over all connections. Over the ceiling the largest debtor is retired;
 //! the directory does that, as it knows them all.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use relay_model::limits::Limits;
@@ -40,6 +41,16 @@ impl OutboundTotal {
         }
     }
 
+    /// Counts something that many connections wait for, until the charge is dropped.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> OutboundCharge {
+        let bytes = bytes as u64;
+        self.change(0, bytes);
+        OutboundCharge {
+            total: Arc::clone(self),
+            bytes,
+        }
+    }
+
     /// Bytes held, in whole blocks.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)
@@ -53,6 +64,19 @@ impl OutboundTotal {
     /// Returns when the ceiling was crossed since the last call.
     pub(crate) async fn crossed(&self) {
         self.crossed.notified().await;
+    }
+}
+
+/// Bytes that are counted in the total once, whoever waits for them.
+#[derive(Debug)]
+pub struct OutboundCharge {
+    total: Arc<OutboundTotal>,
+    bytes: u64,
+}
+
+impl Drop for OutboundCharge {
+    fn drop(&mut self) {
+        self.total.change(self.bytes, 0);
     }
 }
 

@@ -41,7 +41,7 @@ use stamp::Stamp;
     clippy::len_without_is_empty,
     reason = "a snapshot always has text around it"
 )]
-pub trait SnapshotText: Clone {
+pub(crate) trait SnapshotText: Clone {
     /// The length of the text frame in bytes.
     fn len(&self) -> usize;
 
@@ -54,11 +54,11 @@ pub trait SnapshotText: Clone {
 /// socket (4409).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("two different snapshots of one window carry the same version; close the phone's socket")]
-pub struct VersionConflict;
+pub(crate) struct VersionConflict;
 
 /// What became of an offered snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
+pub(crate) enum Offered {
     /// It waits as the only one of its key.
     Waits {
         /// How many keys were evicted for it.
@@ -75,7 +75,7 @@ pub enum Offered {
 
 /// What the socket is to get next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next<'a, T> {
+pub(crate) enum Next<'a, T> {
     /// A snapshot.
     Snapshot {
         /// Of this window.
@@ -119,7 +119,7 @@ struct Waiting<T> {
 ///
 /// Nothing of it allocates while nothing waits and nothing is remembered.
 #[derive(Debug)]
-pub struct TimelineBuffer<T> {
+pub(crate) struct TimelineBuffer<T> {
     limits: Arc<Limits>,
     /// In the order of leaving. At most one of them is oversized: that is the extra slot (TL-11).
     waiting: Vec<Waiting<T>>,
@@ -132,7 +132,7 @@ pub struct TimelineBuffer<T> {
 
 impl<T: SnapshotText> TimelineBuffer<T> {
     /// An empty buffer under `limits`; no pause runs.
-    pub fn new(limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(limits: Arc<Limits>) -> Self {
         Self {
             limits,
             waiting: Vec::new(),
@@ -146,18 +146,18 @@ impl<T: SnapshotText> TimelineBuffer<T> {
 
     /// A lease begins: of another session, or of the same one anew. Everything of a former lease goes,
     /// what was last sent included; a running pause and a begun event stay (TL-3, TL-8).
-    pub fn lease_begins(&mut self) {
+    pub(crate) fn lease_begins(&mut self) {
         self.clear();
     }
 
     /// The lease ended, in whatever way: what waits goes with it (TL-3).
-    pub fn lease_ends(&mut self) {
+    pub(crate) fn lease_ends(&mut self) {
         self.clear();
     }
 
     /// The desktop registered anew. The last versions sent are forgotten (TL-8). What waits stays, and
     /// whatever follows of its key replaces it.
-    pub fn desktop_registered(&mut self) {
+    pub(crate) fn desktop_registered(&mut self) {
         self.desktop_generation += 1;
         self.sent = SentVersions::default();
     }
@@ -166,7 +166,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
     ///
     /// # Errors
     /// [`VersionConflict`] (TL-9).
-    pub fn offer(
+    pub(crate) fn offer(
         &mut self,
         key: TimelineKey,
         version: TimelineVersion,
@@ -208,7 +208,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
 
     /// When the next event may be handed to the socket. `None` if there is none, or while one is
     /// begun.
-    pub fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         // A notice alone is paced as well: only a snapshot evicts another, and its pause is theirs.
         let something = !self.waiting.is_empty() || !self.stale.is_nothing();
         self.pacing.next().filter(|_| something)
@@ -217,7 +217,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
     /// What to hand to the socket at `now`, if it is due: the first snapshot or, when none waits, a
     /// stale notice. It stays here until [`Self::begin`], and so may be another at the next call
     /// (TL-14): ask anew before each attempt to write.
-    pub fn peek(&self, now: Instant) -> Option<Next<'_, T>> {
+    pub(crate) fn peek(&self, now: Instant) -> Option<Next<'_, T>> {
         if self.due()? > now {
             return None;
         }
@@ -240,7 +240,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
 
     /// The socket accepted the first byte of what [`Self::peek`] offers: it leaves the buffer and
     /// counts as sent. Nothing is due until [`Self::finished`].
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if self.pacing.is_begun() {
             return;
         }
@@ -259,28 +259,29 @@ impl<T: SnapshotText> TimelineBuffer<T> {
 
     /// The socket accepted the last byte of the begun event, a text frame of `bytes` bytes: the pause
     /// begins (TL-10). Also due after the lease that it was begun under ended.
-    pub fn finished(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn finished(&mut self, bytes: usize, now: Instant) {
         self.pacing.finish(bytes, now, &self.limits);
     }
 
     /// The bytes of all text frames that wait, the oversized one included: at most
     /// `timeline.buffer_bytes` and one snapshot.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.waiting.iter().map(|waiting| waiting.text.len()).sum()
     }
 
     /// How many snapshots wait, the oversized one included: at most `timeline.buffer_keys` and one.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether nothing waits and nothing is remembered, pause and counts aside.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.stale.is_nothing() && self.sent.is_empty()
     }
 
     /// How often it did what.
-    pub fn counts(&self) -> TimelineCounts {
+    pub(crate) fn counts(&self) -> TimelineCounts {
         self.counts
     }
 

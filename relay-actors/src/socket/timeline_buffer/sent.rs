@@ -31,6 +31,7 @@ impl SentVersions {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.stamps.is_empty()
     }
