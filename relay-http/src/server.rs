@@ -1,10 +1,11 @@
 //! The listening server: one port on which the upgrade door and the HTTP App stand side by side.
 
-use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::Server;
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
@@ -19,6 +20,7 @@ use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
+use crate::client_address::{Proxies, proxy_header};
 use crate::open_files::OpenFiles;
 use crate::refusal::Refusal;
 use crate::socket_options;
@@ -49,6 +51,9 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves `listener` with `workers` threads until the server is stopped. Upgrades go to `door`;
 /// `routes` adds what the App serves beside the answer to plain requests for the device link.
 ///
+/// If the door's proxies speak the PROXY protocol, a connection that does not come from one of them
+/// with a good header is dropped (TR-11).
+///
 /// The server takes no signals and does not know the connections that were upgraded: stopping it
 /// kills their threads, so close them first.
 ///
@@ -60,20 +65,15 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
-    let files = OpenFiles::of_this_process(door.limits());
+    let entrance = Entrance {
+        files: OpenFiles::of_this_process(door.limits()),
+        proxies: Arc::clone(door.proxies()),
+        header_timeout: door.limits().http_timeout,
+    };
     let factory = move || {
-        fn_service(move |stream: TcpStream| {
-            let outcome = if files.are_used_up_by(&stream) {
-                OpenFiles::refuse(stream);
-                Err(io::Error::from(io::ErrorKind::QuotaExceeded).into())
-            } else {
-                let peer = stream.peer_addr().ok();
-                socket_options::set(&stream);
-                Ok((stream, Protocol::Http1, peer))
-            };
-            ready(outcome)
-        })
-        .and_then(service(door.clone(), routes.clone()))
+        let entrance = entrance.clone();
+        fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
+            .and_then(service(door.clone(), routes.clone()))
     };
     let server = Server::build()
         .workers(workers)
@@ -84,6 +84,47 @@ pub fn start<S: StartConnection>(
     Ok(server.run())
 }
 
+/// What happens to a connection before its first request.
+#[derive(Clone)]
+struct Entrance {
+    files: OpenFiles,
+    proxies: Arc<Proxies>,
+    /// How long a PROXY protocol header may take to arrive.
+    header_timeout: Duration,
+}
+
+impl Entrance {
+    /// The connection, and whose it is; an error when it was dropped.
+    async fn admit(
+        self,
+        mut stream: TcpStream,
+    ) -> Result<(TcpStream, Protocol, Option<SocketAddr>), DispatchError> {
+        if self.files.are_used_up_by(&stream) {
+            OpenFiles::refuse(stream);
+            return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
+        }
+        socket_options::set(&stream);
+        let peer = stream.peer_addr().ok();
+        if !self.proxies.proxy_protocol {
+            return Ok((stream, Protocol::Http1, peer));
+        }
+        let trusted = &self.proxies.trusted;
+        match proxy_header::peer_of(&mut stream, trusted, self.header_timeout).await {
+            Ok(named) => Ok((stream, Protocol::Http1, Some(named))),
+            Err(error) => {
+                let peer = peer.map(tracing::field::display);
+                if error.is_ordinary() {
+                    tracing::debug!(peer, reason = %error, "connection dropped");
+                } else {
+                    // Lines of this kind that repeat are held back and counted.
+                    tracing::warn!(peer, reason = %error, "connection dropped");
+                }
+                Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
+            }
+        }
+    }
+}
+
 /// What serves one connection, over any stream.
 pub fn service<T: Transport, S: StartConnection>(
     door: UpgradeDoor<S>,
@@ -92,7 +133,7 @@ pub fn service<T: Transport, S: StartConnection>(
     (T, Protocol, Option<SocketAddr>),
     Config = (),
     Response = (),
-    Error = actix_http::error::DispatchError,
+    Error = DispatchError,
     InitError = (),
 > {
     let Limits {
