@@ -14,9 +14,8 @@ use crate::upgrade::{Started, answer_at, greeter, refusal, request_with};
 /// Connections that an address may open at once in these tests.
 const BURST: usize = 3;
 
-/// A door behind proxies in 10.0.0.0/8, on a clock that stands still so that nothing is refilled.
+/// A door behind proxies in 10.0.0.0/8. The tests pause the clock, so that nothing is refilled.
 fn door(authenticator: Authenticator, started: &Started) -> UpgradeDoor<impl StartConnection> {
-    tokio::time::pause();
     let limits = Limits {
         connect_burst: BURST,
         connects_per_second: 1,
@@ -48,6 +47,7 @@ async fn status<S: StartConnection>(
 /// touched. What the door's clones count is one count.
 #[actix_rt::test]
 async fn the_burst_comes_in() {
+    tokio::time::pause();
     let started = Started::default();
     let door = door(authenticator(), &started);
     for _ in 0..BURST {
@@ -69,6 +69,7 @@ async fn the_burst_comes_in() {
 /// would be noticed.
 #[actix_rt::test]
 async fn the_limit_stands_before_the_credentials() {
+    tokio::time::pause();
     let keys = Arc::new(KeyRing::unavailable());
     let door = door(authenticator_with(keys), &Started::default());
     let key = format!("rk_{}_{}", "0".repeat(32), "A".repeat(43));
@@ -86,6 +87,7 @@ async fn the_limit_stands_before_the_credentials() {
 /// told what is wrong with them, over the limit too.
 #[actix_rt::test]
 async fn broken_attempts_do_not_count() {
+    tokio::time::pause();
     let door = door(authenticator(), &Started::default());
     for _ in 0..2 * BURST {
         let old = [("Sec-WebSocket-Version", &["8"][..])];
@@ -102,6 +104,7 @@ async fn broken_attempts_do_not_count() {
 /// TR-11: the owner of a connection learns its client: the peer, or whom a trusted proxy names.
 #[actix_rt::test]
 async fn connections_know_their_client() {
+    tokio::time::pause();
     for (peer, header, client) in [
         ("192.0.2.1:77", "198.51.100.1", "192.0.2.1:77"),
         ("10.0.0.1:77", "198.51.100.1", "198.51.100.1:0"),
@@ -126,6 +129,7 @@ async fn connections_know_their_client() {
 /// proxies that name nobody are exempt.
 #[actix_rt::test]
 async fn who_is_counted() {
+    tokio::time::pause();
     let door = door(authenticator(), &Started::default());
     let forwarded = |client: &'static str| [("X-Forwarded-For", vec![client])];
     for client in ["198.51.100.1", "198.51.100.2"] {
