@@ -9,6 +9,7 @@ pub mod configuration;
 mod connect_limit;
 pub mod device_api;
 mod device_headers;
+mod entrance;
 pub mod exit;
 mod logging;
 mod open_files;

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
@@ -20,10 +19,8 @@ use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
-use crate::client_address::{Proxies, proxy_header};
-use crate::open_files::OpenFiles;
+use crate::entrance::Entrance;
 use crate::refusal::Refusal;
-use crate::socket_options;
 use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
@@ -65,11 +62,7 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
-    let entrance = Entrance {
-        files: OpenFiles::of_this_process(door.limits()),
-        proxies: Arc::clone(door.proxies()),
-        header_timeout: door.limits().http_timeout,
-    };
+    let entrance = Entrance::new(door.limits(), Arc::clone(door.proxies()));
     let factory = move || {
         let entrance = entrance.clone();
         fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
@@ -82,47 +75,6 @@ pub fn start<S: StartConnection>(
         .disable_signals()
         .listen("relay", listener, factory)?;
     Ok(server.run())
-}
-
-/// What happens to a connection before its first request.
-#[derive(Clone)]
-struct Entrance {
-    files: OpenFiles,
-    proxies: Arc<Proxies>,
-    /// How long a PROXY protocol header may take to arrive.
-    header_timeout: Duration,
-}
-
-impl Entrance {
-    /// The connection, and whose it is; an error when it was dropped.
-    async fn admit(
-        self,
-        mut stream: TcpStream,
-    ) -> Result<(TcpStream, Protocol, Option<SocketAddr>), DispatchError> {
-        if self.files.are_used_up_by(&stream) {
-            OpenFiles::refuse(stream);
-            return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
-        }
-        socket_options::set(&stream);
-        let peer = stream.peer_addr().ok();
-        if !self.proxies.proxy_protocol {
-            return Ok((stream, Protocol::Http1, peer));
-        }
-        let trusted = &self.proxies.trusted;
-        match proxy_header::peer_of(&mut stream, trusted, self.header_timeout).await {
-            Ok(named) => Ok((stream, Protocol::Http1, Some(named))),
-            Err(error) => {
-                let peer = peer.map(tracing::field::display);
-                if error.is_ordinary() {
-                    tracing::debug!(peer, reason = %error, "connection dropped");
-                } else {
-                    // Lines of this kind that repeat are held back and counted.
-                    tracing::warn!(peer, reason = %error, "connection dropped");
-                }
-                Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
-            }
-        }
-    }
 }
 
 /// What serves one connection, over any stream.
