@@ -49,7 +49,8 @@ pub struct ConnectionOrigin {
     pub device_header: Option<String>,
     /// `X-Target-Desktop-Device-ID` as sent.
     pub target_header: Option<String>,
-    /// The peer's address, for logs.
+    /// The client's address, for logs: the TCP peer's, or the one that a trusted proxy named (TR-11),
+    /// then with port 0 if it named none.
     pub peer: Option<SocketAddr>,
 }
 

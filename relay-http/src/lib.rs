@@ -3,10 +3,13 @@
 
 pub mod allowed_origins;
 pub mod authentication;
+pub mod client_address;
 pub mod command_line;
 pub mod configuration;
+mod connect_limit;
 pub mod device_api;
 mod device_headers;
+mod entrance;
 pub mod exit;
 mod logging;
 mod open_files;

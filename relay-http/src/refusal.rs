@@ -19,6 +19,7 @@ use utoipa::{ToResponse, ToSchema};
 
 use crate::allowed_origins::OriginError;
 use crate::authentication::{AuthenticationError, CredentialsError};
+use crate::connect_limit::TooOften;
 
 /// When a client should try again that found the database or the identity provider away: soon, and not in a loop.
 const RETRY_UNAVAILABLE: HeaderValue = HeaderValue::from_static("5");
@@ -105,6 +106,12 @@ pub enum Refusal {
     /// TR-12: a web page of another site.
     #[error(transparent)]
     OriginNotAllowed(#[from] OriginError),
+    /// TR-11: the client's address has connected too often.
+    #[error("too many connections from this address; try again in {retry_after} s")]
+    TooManyConnects {
+        /// When to try again, in seconds; at least 1.
+        retry_after: u64,
+    },
     /// No file is left for another connection; whose fault it is stands in the log.
     #[error("the relay has too many connections; try again later")]
     TooManyConnections,
@@ -147,6 +154,15 @@ impl fmt::Display for Meanings<'_> {
             f.write_str(requirement.meaning())?;
         }
         Ok(())
+    }
+}
+
+impl From<TooOften> for Refusal {
+    fn from(TooOften { wait }: TooOften) -> Self {
+        // `Retry-After` has no fractions, and a client that is early is refused again.
+        let begun = u64::from(wait.subsec_nanos() > 0);
+        let retry_after = wait.as_secs().saturating_add(begun).max(1);
+        Self::TooManyConnects { retry_after }
     }
 }
 
@@ -213,6 +229,7 @@ impl Refusal {
             Self::DeviceOwnershipFailed | Self::DeviceTypeMismatch | Self::TooManyKeys { .. } => {
                 StatusCode::CONFLICT
             }
+            Self::TooManyConnects { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NoRandomness => StatusCode::INTERNAL_SERVER_ERROR,
             Self::DesktopForgotten | Self::Forbidden(_) | Self::OriginNotAllowed(_) => {
                 StatusCode::FORBIDDEN
@@ -249,6 +266,7 @@ impl Refusal {
             Self::DeviceOwnershipFailed => ErrorType::Frame(ErrorCode::DeviceOwnershipFailed),
             Self::DeviceTypeMismatch => ErrorType::Frame(ErrorCode::DeviceTypeMismatch),
             Self::DesktopForgotten => ErrorType::Frame(ErrorCode::DesktopForgotten),
+            Self::TooManyConnects { .. } => ErrorType::TooManyRequests,
             Self::TooManyConnections => ErrorType::TooManyConnections,
             Self::TooManyKeys { .. } => ErrorType::TooManyKeys,
             Self::NoRandomness => ErrorType::ServerFault,
@@ -281,6 +299,7 @@ impl Refusal {
                     HeaderValue::from_static(handshake::VERSION),
                 ),
             ],
+            Self::TooManyConnects { retry_after } => vec![(RETRY_AFTER, (*retry_after).into())],
             Self::RelayUnavailable
             | Self::KeysUnavailable
             | Self::TooManyConnections
@@ -361,6 +380,8 @@ pub enum ErrorType {
     ServerFault,
     /// The request came from a web page of an origin that is not allowed.
     OriginNotAllowed,
+    /// The client's address has connected too often.
+    TooManyRequests,
     /// The relay has too many connections.
     TooManyConnections,
     /// A code that error frames carry with the same meaning.
@@ -382,6 +403,7 @@ impl ErrorType {
             Self::TooManyKeys => "tooManyKeys",
             Self::ServerFault => "serverFault",
             Self::OriginNotAllowed => "originNotAllowed",
+            Self::TooManyRequests => "tooManyRequests",
             Self::TooManyConnections => "tooManyConnections",
             Self::Frame(code) => code.code(),
         }
@@ -422,6 +444,19 @@ mod tests {
             refusal.headers(),
             [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
         );
+    }
+
+    /// TR-11: 429 says in whole seconds when to come back: never too early, never at once.
+    #[test]
+    fn too_often_says_when_to_come_back() {
+        for (millis, seconds) in [(0, "1"), (1, "1"), (200, "1"), (1_000, "1"), (1_001, "2")] {
+            let refusal = Refusal::from(TooOften {
+                wait: Duration::from_millis(millis),
+            });
+            assert_eq!(refusal.status(), StatusCode::TOO_MANY_REQUESTS);
+            let value = HeaderValue::from_static(seconds);
+            assert_eq!(refusal.headers(), [(RETRY_AFTER, value)], "{millis} ms");
+        }
     }
 
     /// REG-4: trouble of the database is not told to strangers.

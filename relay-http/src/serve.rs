@@ -159,7 +159,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
     })
-    .with_origins(configuration.settings.allowed_origins.clone());
+    .with_origins(configuration.settings.allowed_origins.clone())
+    .with_proxies(configuration.settings.proxies.clone());
     let workers = workers.unwrap_or_else(cores);
     let server = server::start(listener, workers, door, move |config| api.routes(config))
         .map_err(ServeError::Server)?;

@@ -1,10 +1,10 @@
 //! The listening server: one port on which the upgrade door and the HTTP App stand side by side.
 
-use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::Server;
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
@@ -19,9 +19,8 @@ use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
-use crate::open_files::OpenFiles;
+use crate::entrance::Entrance;
 use crate::refusal::Refusal;
-use crate::socket_options;
 use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
@@ -49,6 +48,9 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves `listener` with `workers` threads until the server is stopped. Upgrades go to `door`;
 /// `routes` adds what the App serves beside the answer to plain requests for the device link.
 ///
+/// If the door's proxies speak the PROXY protocol, a connection that does not come from one of them
+/// with a good header is dropped (TR-11).
+///
 /// The server takes no signals and does not know the connections that were upgraded: stopping it
 /// kills their threads, so close them first.
 ///
@@ -60,20 +62,11 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
-    let files = OpenFiles::of_this_process(door.limits());
+    let entrance = Entrance::new(door.limits(), Arc::clone(door.proxies()));
     let factory = move || {
-        fn_service(move |stream: TcpStream| {
-            let outcome = if files.are_used_up_by(&stream) {
-                OpenFiles::refuse(stream);
-                Err(io::Error::from(io::ErrorKind::QuotaExceeded).into())
-            } else {
-                let peer = stream.peer_addr().ok();
-                socket_options::set(&stream);
-                Ok((stream, Protocol::Http1, peer))
-            };
-            ready(outcome)
-        })
-        .and_then(service(door.clone(), routes.clone()))
+        let entrance = entrance.clone();
+        fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
+            .and_then(service(door.clone(), routes.clone()))
     };
     let server = Server::build()
         .workers(workers)
@@ -92,7 +85,7 @@ pub fn service<T: Transport, S: StartConnection>(
     (T, Protocol, Option<SocketAddr>),
     Config = (),
     Response = (),
-    Error = actix_http::error::DispatchError,
+    Error = DispatchError,
     InitError = (),
 > {
     let Limits {

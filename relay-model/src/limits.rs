@@ -34,6 +34,14 @@ pub const TCP_USER_TIMEOUT: Duration = secs(240);
 /// Bytes that a refused client may still send before its connection is dropped while it reads the
 /// refusal: enough for the frames that shipped clients send right behind their upgrade request.
 pub const REFUSED_UPGRADE_BYTES: usize = 64 * KIB;
+/// The longest PROXY protocol header that is read, in bytes (TR-11): one that every network carries
+/// in a single segment.
+pub const PROXY_HEADER_BYTES: usize = 536;
+/// Source addresses whose connections are counted at a time (TR-11), of about 50 bytes each. With the
+/// default limits it takes 330,000 connections a second to reach this.
+pub const CONNECT_SOURCES: usize = 65_536;
+/// How often source addresses are forgotten that may connect as often as new ones (TR-11).
+pub const CONNECT_SWEEP_INTERVAL: Duration = secs(1);
 /// The digits that a protocol version sent as a string may have (REG-4).
 pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).

@@ -21,6 +21,11 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
         ),
         ("server.workers", &["0", "513", "many", "-1"]),
         ("server.allowed_origins", &["*", "app.example", "null"]),
+        (
+            "server.trusted_proxies",
+            &["proxy.example", "10.0.0.1/8", "0.0.0.0/0", "10.0.0.0/33"],
+        ),
+        ("server.proxy_protocol", &["yes", "1", "v2"]),
         ("database.url", &["mysql://db/relay", "relay.db"]),
         ("database.migrate_at_start", &["yes", "1", "True"]),
         ("auth.hs256_secret", &["hunter2"]),
@@ -138,7 +143,8 @@ fn no_key_takes_nothing() {
         let said = check(&["--set", &format!("{}=", key.path())], &[]);
         assert_refused(key, "", &flag, said);
 
-        let text = format!("[{}]\n{} = [\"same-host\"]\n", key.section(), key.name());
+        let item = key.show(&Settings::default()).unwrap_or_default();
+        let text = format!("[{}]\n{} = [{item:?}]\n", key.section(), key.name());
         std::fs::write(&file, text).unwrap();
         let (status, message) = check(&["--config", path], &[]);
         if key.takes_list() {

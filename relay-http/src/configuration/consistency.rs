@@ -61,6 +61,13 @@ const RELATIONS: &[Relation] = &[
         second: "auth.jwks_refresh_interval",
         holds: |Settings { limits, .. }| limits.jwks_min_interval <= limits.jwks_refresh_interval,
     },
+    // Every connection would be dropped.
+    Relation {
+        first: "server.proxy_protocol",
+        relation: "false beside",
+        second: "server.trusted_proxies",
+        holds: |Settings { proxies, .. }| !proxies.proxy_protocol || !proxies.trusted.is_empty(),
+    },
     // Nobody could tell which of the two a key came from, or which of them took it away.
     Relation {
         first: "auth.jwks_file",

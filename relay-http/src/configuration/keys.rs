@@ -11,6 +11,7 @@ use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
 use crate::allowed_origins::AllowedOriginsError;
+use crate::client_address::TrustedProxiesError;
 
 /// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2).
 pub const MIN_SECRET_BYTES: usize = 32;
@@ -92,6 +93,32 @@ const SETTING_KEYS: &[SettingKey] = &[
         show: |settings| Some(settings.allowed_origins.to_string()),
     },
     SettingKey {
+        section: "server",
+        name: "trusted_proxies",
+        meaning: "Proxies that may name their clients in `X-Forwarded-For` or by the PROXY protocol (TR-11); what anybody else says there is not believed.",
+        allowed: "none, or addresses and networks such as 127.0.0.1, 10.0.0.0/8 or 2001:db8::/32, separated by commas",
+        secret: false,
+        set: |settings, text| {
+            settings.proxies.trusted = text
+                .parse()
+                .map_err(|error: TrustedProxiesError| error.to_string())?;
+            Ok(())
+        },
+        show: |settings| Some(settings.proxies.trusted.to_string()),
+    },
+    SettingKey {
+        section: "server",
+        name: "proxy_protocol",
+        meaning: "Whether every connection begins with a PROXY protocol header of version 2 (TR-11); connections without one, and those that do not come from server.trusted_proxies, are dropped then.",
+        allowed: TRUE_OR_FALSE,
+        secret: false,
+        set: |settings, text| {
+            settings.proxies.proxy_protocol = truth(text)?;
+            Ok(())
+        },
+        show: |settings| Some(settings.proxies.proxy_protocol.to_string()),
+    },
+    SettingKey {
         section: "database",
         name: "url",
         meaning: "Where devices are kept. A path without a leading slash is relative to the working directory.",
@@ -113,9 +140,7 @@ const SETTING_KEYS: &[SettingKey] = &[
         allowed: TRUE_OR_FALSE,
         secret: false,
         set: |settings, text| {
-            settings.migrate_at_start = text
-                .parse()
-                .map_err(|_| "neither true nor false".to_owned())?;
+            settings.migrate_at_start = truth(text)?;
             Ok(())
         },
         show: |settings| Some(settings.migrate_at_start.to_string()),
@@ -232,6 +257,11 @@ const SETTING_KEYS: &[SettingKey] = &[
         show: |settings| Some(settings.log_level.as_str().to_owned()),
     },
 ];
+
+fn truth(text: &str) -> Result<bool, String> {
+    text.parse()
+        .map_err(|_| "neither true nor false".to_owned())
+}
 
 fn not_empty(text: &str) -> Result<&str, String> {
     if text.is_empty() {
@@ -369,7 +399,7 @@ impl Key {
 
     /// Whether a file may give it as a list of strings; elsewhere their commas part them.
     pub fn takes_list(self) -> bool {
-        (self.section(), self.name()) == ("server", "allowed_origins")
+        self.section() == "server" && ["allowed_origins", "trusted_proxies"].contains(&self.name())
     }
 }
 

@@ -34,6 +34,7 @@ pub use units::parse_duration;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::ClaimRules;
+use crate::client_address::Proxies;
 use layers::{Entry, EntryValue};
 
 /// The folder for everything that the relay keeps when nothing is configured.
@@ -48,6 +49,8 @@ pub struct Settings {
     pub workers: Option<usize>,
     /// From which web pages browsers may come (TR-12).
     pub allowed_origins: AllowedOrigins,
+    /// The proxies in front of the relay (TR-11).
+    pub proxies: Proxies,
     /// Where devices are kept.
     pub database: DatabaseUrl,
     /// Whether the relay brings its database up to date when it starts.
@@ -79,6 +82,7 @@ impl Default for Settings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
             workers: None,
             allowed_origins: AllowedOrigins::default(),
+            proxies: Proxies::default(),
             database: DatabaseUrl::Sqlite(data.join("relay.db")),
             migrate_at_start: true,
             hs256_secret: None,
@@ -448,6 +452,10 @@ mod tests {
             [
                 ("auth.jwks_file", "keys.json"),
                 ("auth.jwks_url", "https://login.example/keys"),
+            ],
+            [
+                ("server.proxy_protocol", "true"),
+                ("server.trusted_proxies", "none"),
             ],
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");

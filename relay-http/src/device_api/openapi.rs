@@ -122,6 +122,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
         (status = 101, description = "Switched to WebSocket."),
         (status = 400, response = Problem),
         (status = 426, response = Problem),
+        (status = 429, response = Problem),
     ),
     security(("userToken" = []), ("apiKey" = [])),
 )]

@@ -8,6 +8,7 @@ mod answer;
 mod origin;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix_codec::Framed;
@@ -20,6 +21,8 @@ use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, Upgrade
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::authentication::Authenticator;
+use crate::client_address::Proxies;
+use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
 
@@ -44,17 +47,21 @@ pub struct UpgradeDoor<S> {
     authenticator: Authenticator,
     limits: Arc<Limits>,
     origins: Arc<AllowedOrigins>,
+    proxies: Arc<Proxies>,
+    connect_limit: Arc<ConnectLimit>,
     start: S,
 }
 
 impl<S: StartConnection> UpgradeDoor<S> {
     /// A door that lets in whom `authenticator` knows and hands them to `start`. Browsers may come
-    /// from pages of the same host (TR-12).
+    /// from pages of the same host (TR-12), and nobody is trusted to name clients (TR-11).
     pub fn new(authenticator: Authenticator, limits: Arc<Limits>, start: S) -> Self {
         Self {
             authenticator,
+            connect_limit: Arc::new(ConnectLimit::new(&limits)),
             limits,
             origins: Arc::default(),
+            proxies: Arc::default(),
             start,
         }
     }
@@ -66,6 +73,20 @@ impl<S: StartConnection> UpgradeDoor<S> {
             origins: Arc::new(origins),
             ..self
         }
+    }
+
+    /// The same door behind `proxies` (TR-11).
+    #[must_use]
+    pub fn with_proxies(self, proxies: Proxies) -> Self {
+        Self {
+            proxies: Arc::new(proxies),
+            ..self
+        }
+    }
+
+    /// The proxies in front.
+    pub fn proxies(&self) -> &Arc<Proxies> {
+        &self.proxies
     }
 
     /// From which pages browsers may come.
@@ -87,7 +108,10 @@ impl<S: StartConnection> UpgradeDoor<S> {
         (request, framed): (Request, Framed<T, h1::Codec>),
     ) -> Result<(), Infallible> {
         let deadline = self.limits.close_timeout;
-        match self.admit(&request).await {
+        let client = request
+            .peer_addr()
+            .map(|peer| self.proxies.client(peer, &request.head().headers));
+        match self.admit(&request, client).await {
             Ok((origin, key)) => {
                 match tokio::time::timeout(deadline, answer::accept(framed, &key)).await {
                     Ok(Ok((transport, early))) => (self.start)(origin, transport, early),
@@ -98,7 +122,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             Err(refusal) => {
                 tracing::info!(
                     target: STRANGERS,
-                    peer = request.peer_addr().map(tracing::field::display),
+                    peer = client.map(tracing::field::display),
                     status = refusal.status().as_u16(),
                     reason = %refusal,
                     "upgrade refused"
@@ -111,8 +135,13 @@ impl<S: StartConnection> UpgradeDoor<S> {
 
     /// The handshake is judged before the credentials, so that a client that speaks no WebSocket
     /// learns that and not a verdict about its token; the origin too, so that a stranger's page
-    /// learns nothing about its visitor's.
-    async fn admit(&self, request: &Request) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
+    /// learns nothing about its visitor's. Attempts are counted between the two: a stranger's page
+    /// must not use up what its visitor's address may do, and guessed credentials must.
+    async fn admit(
+        &self,
+        request: &Request,
+        client: Option<SocketAddr>,
+    ) -> Result<(ConnectionOrigin, AcceptKey), Refusal> {
         if request.method() == Method::CONNECT {
             return Err(Refusal::MethodNotAllowed {
                 allow: "GET".into(),
@@ -124,8 +153,13 @@ impl<S: StartConnection> UpgradeDoor<S> {
         let key = judge(request.head())?;
         let headers = &request.head().headers;
         self.origins.check(request.head())?;
+        // A peer without an address has left already, or is a pipe in memory.
+        let counted = client.filter(|client| self.proxies.are_counted(client.ip()));
+        if let Some(client) = counted {
+            self.connect_limit.admit(client.ip())?;
+        }
         let identity = self.authenticator.identify(headers).await?;
-        Ok((origin::origin_of(identity, request), key))
+        Ok((origin::origin_of(identity, request, client), key))
     }
 }
 

@@ -1,14 +1,20 @@
 //! What the actors learn of a connection from its upgrade request (TR-2).
 
+use std::net::SocketAddr;
+
 use actix_http::Request;
 use relay_actors::ConnectionOrigin;
 
 use crate::authentication::Identity;
 use crate::device_headers::{CLIENT_TYPE, DEVICE_ID, TARGET_DESKTOP, client_type, single};
 
-/// What `request` says about a device of whoever sent it. Headers that cannot be read as text are passed
+/// What `request` says about a device of whoever sent it, which is `client`. Headers that cannot be read as text are passed
 /// on as far as they can, so that the refusal comes at `register` and with its reason.
-pub(super) fn origin_of(identity: Identity, request: &Request) -> ConnectionOrigin {
+pub(super) fn origin_of(
+    identity: Identity,
+    request: &Request,
+    client: Option<SocketAddr>,
+) -> ConnectionOrigin {
     let headers = &request.head().headers;
     let text = |name| {
         headers
@@ -21,7 +27,7 @@ pub(super) fn origin_of(identity: Identity, request: &Request) -> ConnectionOrig
         client_type: single(headers, CLIENT_TYPE).and_then(client_type),
         device_header: text(DEVICE_ID),
         target_header: text(TARGET_DESKTOP),
-        peer: request.peer_addr(),
+        peer: client,
     }
 }
 
@@ -45,7 +51,7 @@ mod tests {
                 expires_at: Timestamp::from_unix_micros(0),
             },
         };
-        origin_of(identity, &request.finish())
+        origin_of(identity, &request.finish(), None)
     }
 
     /// TR-2: header names in any case; a missing or odd client type is refused later, not here.

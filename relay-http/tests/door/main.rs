@@ -9,6 +9,7 @@
     reason = "a test that cannot go on panics, in helpers too, which clippy takes for production code"
 )]
 
+mod connect_limit;
 mod device_api;
 mod process;
 mod server;

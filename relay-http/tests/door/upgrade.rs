@@ -1,6 +1,7 @@
 //! The upgrade door over a pipe in memory: who is let in, with what, and that every refusal is
 //! written in full.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,10 +28,10 @@ const GREETING: &[u8] = b"<started>";
 /// Longer than anything takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Started = Arc<Mutex<Vec<(ConnectionOrigin, Bytes)>>>;
+pub(crate) type Started = Arc<Mutex<Vec<(ConnectionOrigin, Bytes)>>>;
 
 /// Remembers each connection and ends it with a greeting.
-fn greeter(started: Started) -> impl StartConnection {
+pub(crate) fn greeter(started: Started) -> impl StartConnection {
     move |origin, mut transport: Box<dyn Transport>, early| {
         started.lock().unwrap().push((origin, early));
         actix_rt::spawn(async move { transport.write_all(GREETING).await });
@@ -40,10 +41,19 @@ fn greeter(started: Started) -> impl StartConnection {
 /// Serves one connection to its end.
 async fn serve(stream: DuplexStream, authenticator: Authenticator, started: Started) {
     let door = UpgradeDoor::new(authenticator, Arc::new(Limits::default()), greeter(started));
+    serve_at(door, stream, None).await;
+}
+
+/// Serves one connection from `peer` at `door` to its end.
+async fn serve_at<S: StartConnection>(
+    door: UpgradeDoor<S>,
+    stream: DuplexStream,
+    peer: Option<SocketAddr>,
+) {
     let factory = server::service(door, |_| ());
     let service = factory.new_service(()).await.unwrap();
     // An error is the HTTP server's word for a client that left.
-    let _ = service.call((stream, Protocol::Http1, None)).await;
+    let _ = service.call((stream, Protocol::Http1, peer)).await;
 }
 
 /// Sends `request` and reads until the end of the stream.
@@ -57,6 +67,19 @@ async fn answer_of(
     authenticator: Authenticator,
 ) -> (String, Vec<(ConnectionOrigin, Bytes)>) {
     let started = Started::default();
+    let limits = Arc::new(Limits::default());
+    let door = UpgradeDoor::new(authenticator, limits, greeter(Arc::clone(&started)));
+    let text = answer_at(door, request, None).await;
+    let started = std::mem::take(&mut *started.lock().unwrap());
+    (text, started)
+}
+
+/// The answer of `door` to `request` from `peer`.
+pub(crate) async fn answer_at<S: StartConnection>(
+    door: UpgradeDoor<S>,
+    request: &[u8],
+    peer: Option<SocketAddr>,
+) -> String {
     let (mut client, server) = tokio::io::duplex(256 * 1024);
     client.write_all(request).await.unwrap();
     let read = async {
@@ -66,16 +89,15 @@ async fn answer_of(
         drop(client);
         text
     };
-    let talk = async { tokio::join!(read, serve(server, authenticator, Arc::clone(&started))) };
+    let talk = async { tokio::join!(read, serve_at(door, server, peer)) };
     let (text, ()) = tokio::time::timeout(PATIENCE, talk)
         .await
         .expect("the connection ends");
-    let started = std::mem::take(&mut *started.lock().unwrap());
-    (String::from_utf8(text).unwrap(), started)
+    String::from_utf8(text).unwrap()
 }
 
 /// The head of a good upgrade request, with the lines of `name` replaced by `values`.
-fn request_with(changes: &[(&str, &[&str])]) -> String {
+pub(crate) fn request_with(changes: &[(&str, &[&str])]) -> String {
     let authorization = format!("Bearer {}", token(ACCOUNT));
     let mut lines: Vec<(&str, String)> = vec![
         ("Host", "relay.example".to_owned()),
@@ -98,7 +120,7 @@ fn request_with(changes: &[(&str, &[&str])]) -> String {
 
 /// Splits a refusal into its status, its head in lower case and its body, and checks what every
 /// refusal has.
-fn refusal(text: &str) -> (u16, String, Value) {
+pub(crate) fn refusal(text: &str) -> (u16, String, Value) {
     let (head, body) = text
         .split_once("\r\n\r\n")
         .unwrap_or_else(|| panic!("no head: {text:?}"));

@@ -139,6 +139,20 @@ impl Site {
     /// # Panics
     /// When it does not start.
     pub async fn start(&self) -> Relay {
+        let relay = self.listen().await;
+        relay
+            .eventually("readiness", async || {
+                relay.get("/readyz").await.status == 200
+            })
+            .await;
+        relay
+    }
+
+    /// Starts a relay and waits until it listens, for those that take no plain HTTP.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn listen(&self) -> Relay {
         let mut child = self.serve().spawn().expect("the relay's binary starts");
         let stderr = child.stderr.take().expect("it is piped");
         let evidence = Evidence::collect(stderr);
@@ -146,19 +160,13 @@ impl Site {
             .wait_for("the address that the relay listens on", listen_address)
             .await;
         let client = Client::builder().no_proxy().build().expect("a client");
-        let relay = Relay {
+        Relay {
             site: self.clone(),
             child,
             address,
             evidence,
             client,
-        };
-        relay
-            .eventually("readiness", async || {
-                relay.get("/readyz").await.status == 200
-            })
-            .await;
-        relay
+        }
     }
 }
 

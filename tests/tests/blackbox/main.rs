@@ -4,6 +4,7 @@ mod api_keys;
 mod change_device;
 mod closing;
 mod command_line;
+mod connect_limit;
 mod description;
 mod error_codes;
 mod events;

@@ -1,0 +1,69 @@
+//! What happens to an accepted connection before anything is read as HTTP: whether there is room for
+//! it, its options, and whose it is (TR-11).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::Protocol;
+use actix_http::error::DispatchError;
+use relay_model::limits::Limits;
+use tokio::net::TcpStream;
+
+use crate::client_address::{Proxies, proxy_header};
+use crate::open_files::OpenFiles;
+use crate::socket_options;
+
+/// Lets connections in, or drops them.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    files: OpenFiles,
+    proxies: Arc<Proxies>,
+    /// How long a PROXY protocol header may take to arrive.
+    header_timeout: Duration,
+}
+
+impl Entrance {
+    /// The entrance of this process, by its limits as they stand, behind `proxies`.
+    pub(crate) fn new(limits: &Limits, proxies: Arc<Proxies>) -> Self {
+        Self {
+            files: OpenFiles::of_this_process(limits),
+            proxies,
+            header_timeout: limits.http_timeout,
+        }
+    }
+
+    /// The connection, and whose it is.
+    ///
+    /// # Errors
+    /// When it was refused or dropped; that is logged already.
+    pub(crate) async fn admit(
+        self,
+        mut stream: TcpStream,
+    ) -> Result<(TcpStream, Protocol, Option<SocketAddr>), DispatchError> {
+        if self.files.are_used_up_by(&stream) {
+            OpenFiles::refuse(stream);
+            return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
+        }
+        socket_options::set(&stream);
+        let peer = stream.peer_addr().ok();
+        if !self.proxies.proxy_protocol {
+            return Ok((stream, Protocol::Http1, peer));
+        }
+        let trusted = &self.proxies.trusted;
+        match proxy_header::peer_of(&mut stream, trusted, self.header_timeout).await {
+            Ok(named) => Ok((stream, Protocol::Http1, Some(named))),
+            Err(error) => {
+                let peer = peer.map(tracing::field::display);
+                if error.is_ordinary() {
+                    tracing::debug!(peer, reason = %error, "connection dropped");
+                } else {
+                    // Lines of this kind that repeat are held back and counted.
+                    tracing::warn!(peer, reason = %error, "connection dropped");
+                }
+                Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
+            }
+        }
+    }
+}
