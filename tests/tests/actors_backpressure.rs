@@ -141,3 +141,31 @@ async fn messages_that_nobody_finishes_are_given_up() {
     let state = run.state().await;
     assert_eq!((state.directory.sockets, state.unfinished_bytes), (0, 0));
 }
+
+/// TR-3: what the relay has to say while a message in fragments is on its way waits for its end, as no
+/// client could tell the fragments of two messages apart.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn replies_wait_for_the_end_of_a_message_in_fragments() {
+    let run = Run::with_limits(|limits| limits.fragment_size = 4 * KIB);
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let mut phone = run.phone(account, desktop.id).await;
+    phone.request("r").await;
+    desktop.next_request().await;
+    desktop.answer("r", json!("x".repeat(400 * KIB))).await;
+    pass(MOMENT).await;
+    for _ in 0..3 {
+        phone.send(json!({"type": "heartbeat"})).await;
+        phone.request("").await;
+    }
+    desktop.event("x", json!(1)).await;
+    pass(MOMENT).await;
+    assert_eq!(phone.next_result().await.0, "r");
+    for _ in 0..3 {
+        assert_eq!(phone.next().await["type"], "pong");
+    }
+    for _ in 0..3 {
+        phone.next_failure().await;
+    }
+    assert_eq!(phone.next().await["payload"]["eventType"], "x");
+}

@@ -1,6 +1,6 @@
-//! What waits for a socket's peer and in which order it leaves: control frames before RPC frames
-//! before events before a timeline's snapshot (RPC-9), a begun message to its end, control frames
-//! between its fragments (TR-3).
+//! What waits for a socket's peer and in which order it leaves: pings, pongs and replies before RPC
+//! frames before events before a timeline's snapshot (RPC-9), a begun message to its end. Between its
+//! fragments only WebSocket's own control frames may pass (TR-3).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use relay_model::wire::OutgoingText;
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::transport::Transport;
 
-/// The most messages handed to the socket in one write.
+/// The most messages handed to the socket in one write; more than a begun one, pings and pongs.
 const BATCH_MESSAGES: usize = 16;
 /// Batches up to this many bytes are copied together and leave in a plain write, which costs the kernel
 /// less than a gathered one.
@@ -30,10 +30,11 @@ const BATCH_BYTES: usize = 128 * 1024;
 /// The other lanes are empty for long and keep nothing.
 const KEPT_CAPACITY: usize = 1;
 
-/// Where a message waits, most urgent first: the lanes, and behind them the one snapshot that is on
-/// offer (RPC-9).
+/// Where a message waits, most urgent first: pings and pongs, the lanes, and behind them the one
+/// snapshot that is on offer (RPC-9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
+    Ping,
     Control,
     Rpc,
     Event,
@@ -66,12 +67,15 @@ struct Queued {
 pub(crate) struct Outbox {
     room: Arc<OutboundRoom>,
     fragment_size: usize,
+    /// Pings and pongs.
+    pings: VecDeque<Queued>,
+    /// The control lane; behind it the close frame, when there is one.
     control: VecDeque<Queued>,
     rpc: VecDeque<Queued>,
     event: VecDeque<Queued>,
     /// At most one: it stands here only while it is offered to the socket, or once it has begun.
     snapshot: VecDeque<Queued>,
-    /// The place whose front message has begun, control frames aside.
+    /// The place whose front message has begun, pings and pongs aside.
     begun: Option<Place>,
     /// Only the control lane may leave: a registration is under way (REG-7).
     held: bool,
@@ -129,6 +133,7 @@ impl Outbox {
         Self {
             room,
             fragment_size: limits.fragment_size,
+            pings: VecDeque::new(),
             control: VecDeque::new(),
             rpc: VecDeque::new(),
             event: VecDeque::new(),
@@ -186,11 +191,14 @@ impl Outbox {
     /// Adds a ping or a pong; one that waits already makes way (TR-6: of several unanswered pings
     /// only the last is answered).
     pub(crate) fn push_control(&mut self, opcode: OpCode, payload: Bytes) {
-        self.control
+        if self.closing {
+            return;
+        }
+        self.pings
             .retain(|queued| queued.message.opcode() != opcode || queued.message.has_begun());
         let message = MessageWriter::control(opcode, payload);
         self.enqueue(
-            Place::Control,
+            Place::Ping,
             Queued {
                 message,
                 _permit: None,
@@ -199,8 +207,9 @@ impl Outbox {
         );
     }
 
-    /// Adds the close frame as the last one. What waits in the other lanes is dropped, except the
-    /// frame that has begun.
+    /// Adds the close frame as the last one, behind the control lane. What waits in the other lanes is
+    /// dropped, except the frame that has begun. If its message has more frames they never come, and
+    /// no other text may follow it: the control lane is dropped too.
     pub(crate) fn close(&mut self, payload: Bytes) {
         if self.closing {
             return;
@@ -208,6 +217,12 @@ impl Outbox {
         for place in [Place::Rpc, Place::Event, Place::Snapshot] {
             let kept = usize::from(self.begun == Some(place));
             self.queue_mut(place).truncate(kept);
+        }
+        let abandoned = self.begun_message().is_some_and(|(place, message)| {
+            place != Place::Control && (message.is_between_frames() || !message.is_on_last_frame())
+        });
+        if abandoned {
+            self.control.clear();
         }
         let message = MessageWriter::control(OpCode::Close, payload);
         self.enqueue(
@@ -223,10 +238,14 @@ impl Outbox {
 
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.control.is_empty()
+        self.nothing_urgent_waits() && self.snapshot.is_empty()
+    }
+
+    fn nothing_urgent_waits(&self) -> bool {
+        self.pings.is_empty()
+            && self.control.is_empty()
             && self.rpc.is_empty()
             && self.event.is_empty()
-            && self.snapshot.is_empty()
     }
 
     /// Offers a snapshot to the next write, behind all else. Nothing may wait, so that it is the
@@ -256,7 +275,7 @@ impl Outbox {
 
     /// Whether nothing waits but a snapshot that has not begun.
     pub(crate) fn only_offers_snapshot(&self) -> bool {
-        !self.snapshot.is_empty() && self.begun.is_none() && self.control.is_empty()
+        !self.snapshot.is_empty() && self.begun.is_none() && self.nothing_urgent_waits()
     }
 
     /// Whether a snapshot has begun and is not finished.
@@ -287,6 +306,7 @@ impl Outbox {
 
     fn queue(&self, place: Place) -> &VecDeque<Queued> {
         match place {
+            Place::Ping => &self.pings,
             Place::Control => &self.control,
             Place::Rpc => &self.rpc,
             Place::Event => &self.event,
@@ -296,11 +316,18 @@ impl Outbox {
 
     fn queue_mut(&mut self, place: Place) -> &mut VecDeque<Queued> {
         match place {
+            Place::Ping => &mut self.pings,
             Place::Control => &mut self.control,
             Place::Rpc => &mut self.rpc,
             Place::Event => &mut self.event,
             Place::Snapshot => &mut self.snapshot,
         }
+    }
+
+    /// The message that has begun and is not finished, pings and pongs aside.
+    fn begun_message(&self) -> Option<(Place, &MessageWriter)> {
+        let place = self.begun?;
+        Some((place, &self.queue(place).front()?.message))
     }
 
     /// Writes until the socket takes no more or nothing that may leave is left.
@@ -407,24 +434,21 @@ impl Outbox {
     /// Chooses what the next write offers, as (place, index) in the order of leaving, and claims the
     /// requests among it. Returns how many it claimed.
     fn plan(&mut self, batch: &mut Batch) -> u64 {
-        let begun = self
-            .begun
-            .map(|place| (place, &self.queue(place)[0].message));
+        let begun = self.begun_message();
         let mid_frame = begun.filter(|(_, message)| !message.is_between_frames());
         let mut bytes = 0;
         if let Some((place, message)) = mid_frame {
             batch.push((place, 0));
             bytes += message.payload_len().min(self.fragment_size);
         }
-        for index in 0..self.control.len().min(BATCH_MESSAGES - batch.len()) {
-            batch.push((Place::Control, index));
-            bytes += self.control[index].message.payload_len();
+        for index in 0..self.pings.len() {
+            batch.push((Place::Ping, index));
         }
-        if self.closing {
-            return 0;
-        }
-        if let Some((place, message)) = begun {
-            if mid_frame.is_none() && batch.len() < BATCH_MESSAGES {
+        // When the connection closes, other messages end with their current frame.
+        if let Some((place, message)) = begun
+            && (place == Place::Control || !self.closing)
+        {
+            if mid_frame.is_none() {
                 batch.push((place, 0));
                 bytes += message.payload_len().min(self.fragment_size);
             }
@@ -432,11 +456,11 @@ impl Outbox {
                 return 0;
             }
         }
-        if self.held {
-            return 0;
-        }
         let mut claimed = 0;
-        for place in [Place::Rpc, Place::Event, Place::Snapshot] {
+        for place in [Place::Control, Place::Rpc, Place::Event, Place::Snapshot] {
+            if place != Place::Control && (self.closing || self.held) {
+                break;
+            }
             let first = usize::from(self.begun == Some(place));
             for index in first..self.queue(place).len() {
                 if batch.len() == BATCH_MESSAGES || bytes >= BATCH_BYTES {
@@ -487,7 +511,7 @@ impl Outbox {
                     *queue = VecDeque::new();
                 }
             }
-            if place != Place::Control {
+            if place != Place::Ping {
                 self.begun = (!finished).then_some(place);
             }
         }
@@ -497,3 +521,6 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod properties;

@@ -10,9 +10,9 @@ use crate::socket::ceilings::Ceilings;
 
 /// A transport that accepts what it is told to.
 #[derive(Default)]
-struct Pipe {
-    accepts: usize,
-    written: Vec<u8>,
+pub(super) struct Pipe {
+    pub(super) accepts: usize,
+    pub(super) written: Vec<u8>,
     writes: usize,
 }
 
@@ -64,18 +64,34 @@ impl Transport for Pipe {
     fn kill(self: Box<Self>) {}
 }
 
-struct Bench {
-    room: Arc<OutboundRoom>,
-    outbox: Outbox,
-    pipe: Pipe,
+pub(super) struct Bench {
+    pub(super) room: Arc<OutboundRoom>,
+    pub(super) outbox: Outbox,
+    pub(super) pipe: Pipe,
 }
 
 impl Bench {
     fn new(fragment_size: usize) -> Self {
-        let limits = Limits {
+        Self::under(Limits {
             fragment_size,
             ..Limits::default()
-        };
+        })
+    }
+
+    /// One whose lanes hold so many messages and bytes.
+    pub(super) fn bounded(fragment_size: usize, messages: usize, bytes: usize) -> Self {
+        Self::under(Limits {
+            fragment_size,
+            control_lane_messages: messages,
+            rpc_lane_messages: messages,
+            rpc_lane_bytes: bytes,
+            event_lane_messages: messages,
+            event_lane_bytes: bytes,
+            ..Limits::default()
+        })
+    }
+
+    fn under(limits: Limits) -> Self {
         let room = OutboundRoom::new(Arc::new(limits.clone()), Ceilings::new(&limits).outbound);
         let outbox = Outbox::new(Arc::clone(&room), &limits);
         Self {
@@ -176,17 +192,52 @@ fn a_begun_message_is_finished() {
     assert_eq!(bench.messages(), ["event", "control", "rpc", "later"]);
 }
 
-/// TR-3: control frames pass between the fragments of a large message, other messages do not.
+/// TR-3: pings and pongs pass between the fragments of a large message, no other message does, however
+/// urgent: WebSocket has no way to tell their fragments apart.
 #[test]
-fn control_frames_pass_between_fragments() {
+fn pings_pass_between_fragments() {
     let mut bench = Bench::new(4);
     bench.push(Lane::Event, "abcdefghij");
     bench.push(Lane::Event, "next");
     assert!(!bench.write(6 + 2));
     bench.push(Lane::Control, "c");
     bench.push(Lane::Rpc, "r");
+    bench.outbox.push_control(OpCode::Ping, Bytes::new());
     while !bench.write(1) {}
-    assert_eq!(bench.messages(), ["c", "abcdefghij", "r", "next"]);
+    assert_eq!(bench.messages(), ["ping", "abcdefghij", "c", "r", "next"]);
+}
+
+/// TL-14: a snapshot that the peer takes nothing of is taken back; one that has begun is finished
+/// before what came meanwhile, and pings pass between its fragments.
+#[test]
+fn a_snapshot_begins_or_makes_way() {
+    let mut bench = Bench::new(4);
+    bench.outbox.offer_snapshot(OutgoingText::new("old"));
+    assert!(!bench.write(0));
+    assert!(bench.outbox.only_offers_snapshot());
+    assert!(bench.outbox.take_back_snapshot() && bench.outbox.is_empty());
+    bench.outbox.offer_snapshot(OutgoingText::new("newest"));
+    assert!(!bench.write(1));
+    assert!(!bench.outbox.take_back_snapshot() && bench.outbox.writes_snapshot());
+    bench.push(Lane::Rpc, "r");
+    bench.push(Lane::Control, "c");
+    while !bench.write(1) {}
+    assert_eq!(bench.messages(), ["newest", "c", "r"]);
+    assert!(!bench.outbox.writes_snapshot());
+}
+
+/// REG-7: frames that share one place in a lane leave in order and give it back with the last.
+#[test]
+fn a_bundle_takes_one_place() {
+    let mut bench = Bench::bounded(1_000, 2, 1_000);
+    let texts = ["a", "b", "c"].map(OutgoingText::new);
+    let permit = bench.room.reserve(Lane::Control, 3).unwrap();
+    bench.outbox.push_all(texts.into(), permit);
+    bench.push(Lane::Control, "d");
+    assert_eq!(bench.room.load(Lane::Control).messages, 2);
+    assert!(bench.write(usize::MAX));
+    assert_eq!(bench.messages(), ["a", "b", "c", "d"]);
+    assert_eq!(bench.room.load(Lane::Control), LaneLoad::default());
 }
 
 /// REG-7: while held, only the control lane leaves.
@@ -220,20 +271,33 @@ fn one_pong_waits() {
     assert_eq!(bench.messages(), ["pong 3", "pong 4"]);
 }
 
-/// The close is the last frame. What has not begun is dropped, of what has begun only the
-/// current frame is finished.
+/// The close is the last frame, behind the replies. What has not begun is dropped.
 #[test]
 fn nothing_follows_the_close() {
     let mut bench = Bench::new(4);
     bench.push(Lane::Event, "evnt");
-    bench.push(Lane::Rpc, "begun and cut");
+    bench.push(Lane::Rpc, "begn");
     assert!(!bench.write(1));
     bench.push(Lane::Control, "no");
     bench.outbox.close(Bytes::new());
     bench.push(Lane::Control, "late");
     while !bench.write(1) {}
-    assert_eq!(bench.messages(), ["no", "close"]);
-    assert!(bench.pipe.written.starts_with(b"\x01\x04begu\x81\x02no"));
+    assert_eq!(bench.messages(), ["begn", "no", "close"]);
+    assert_eq!(bench.room.load(Lane::Event), LaneLoad::default());
+}
+
+/// TR-10: of a message that has begun only the current frame is finished before the close; no text
+/// may follow what stays without an end.
+#[test]
+fn the_close_follows_the_current_frame() {
+    let mut bench = Bench::new(4);
+    bench.push(Lane::Rpc, "begun and cut");
+    assert!(!bench.write(1));
+    bench.push(Lane::Control, "no");
+    bench.outbox.push_control(OpCode::Pong, Bytes::new());
+    bench.outbox.close(Bytes::new());
+    while !bench.write(1) {}
+    assert_eq!(bench.pipe.written, b"\x01\x04begu\x8a\x00\x88\x00");
     assert_eq!(
         bench.room.load(Lane::Event),
         LaneLoad {
