@@ -371,8 +371,8 @@ async fn large_snapshots_are_followed_by_longer_pauses() {
     phone.hears_nothing_for(Duration::from_secs(2)).await;
 }
 
-/// TL-14, TR-10: a phone that does not read is not retired for its snapshots however long it takes; they
-/// are replaced by newer ones meanwhile, and it gets the newest once it reads again.
+/// TL-14, TR-10: the snapshots of a phone that does not read go on being replaced by newer ones, and it
+/// gets the newest once it reads again.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn snapshots_of_a_phone_that_does_not_read_coalesce() {
     let run = Run::start();

@@ -172,13 +172,14 @@ impl Leases {
             }
             is_live
         });
-        self.earliest = self.next_deadline();
+        self.earliest = self.leases.values().map(|lease| lease.deadline).min();
         self.shrink();
     }
 
-    /// When the next lease ends by itself.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.leases.values().map(|lease| lease.deadline).min()
+    /// When to [`Self::expire`] next: not after the next deadline, and before it if that lease was
+    /// renewed.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.earliest
     }
 
     /// The generation that updates of a session must carry; `None` if no phone has a lease of it

@@ -140,7 +140,7 @@ impl RegistryActor {
 
     /// Arms the timer for the next deadline of a request or a lease, unless it is due by then.
     fn arm_timer(&mut self, ctx: &mut Context<Self>) {
-        let deadlines = [self.pending.next_deadline(), self.leases.next_deadline()];
+        let deadlines = [self.pending.next_deadline(), self.leases.next_look()];
         let Some(due) = deadlines.into_iter().flatten().min() else {
             return;
         };

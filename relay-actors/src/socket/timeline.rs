@@ -104,6 +104,7 @@ impl Timeline {
         self.buffer.lease_ends();
     }
 
+    /// Ends a lease at its deadline (TL-3).
     fn end_if_over(&mut self, now: Instant) {
         if self
             .lease
@@ -148,16 +149,12 @@ impl Timeline {
         self.buffer.bytes() + writing
     }
 
-    /// When the clock has something to do: an event that is not due yet, or what waits at the end of the
-    /// lease. What is due and could not leave is the socket's to wake for.
+    /// When the clock has something to do: an event becomes due, or the lease ends. What is due and could
+    /// not leave is the socket's to wake for.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let lease = self.lease.as_ref()?;
-        let due = self.buffer.due()?;
-        Some(if due > now {
-            due.min(lease.deadline)
-        } else {
-            lease.deadline
-        })
+        let end = self.lease.as_ref()?.deadline;
+        let due = self.buffer.due().filter(|due| *due > now);
+        Some(due.map_or(end, |due| due.min(end)))
     }
 }
 
@@ -239,8 +236,8 @@ impl SocketActor {
         }
     }
 
-    /// Begins the next timeline event if it is due and nothing else waits (RPC-9), and takes note of
-    /// the one that was begun before. True when the connection is over.
+    /// Takes note of the timeline event that was begun before, and begins the next if it is due and
+    /// nothing else waits (RPC-9). Returns what ended the connection, if that happened.
     pub(super) fn write_timeline(
         &mut self,
         now: Instant,
@@ -248,12 +245,10 @@ impl SocketActor {
     ) -> Option<LinkEvent> {
         let timeline = self.timeline.as_deref_mut()?;
         timeline.end_if_over(now);
-        let mut changed = false;
         if !self.link.writes_snapshot()
             && let Some((_, bytes)) = timeline.writing.take()
         {
             timeline.buffer.finished(bytes, Instant::now());
-            changed = true;
         }
         let mut over = None;
         let environment = &self.relay.core().environment;
@@ -266,19 +261,15 @@ impl SocketActor {
                 SnapshotWrite::Begun => {
                     timeline.buffer.begin();
                     timeline.writing = Some((snapshot, bytes));
-                    changed = true;
                 }
                 SnapshotWrite::Finished => {
                     timeline.buffer.begin();
                     timeline.buffer.finished(bytes, Instant::now());
-                    changed = true;
                 }
                 SnapshotWrite::Over(event) => over = Some(event),
             }
         }
-        if changed {
-            self.count_snapshots();
-        }
+        self.count_snapshots();
         over
     }
 

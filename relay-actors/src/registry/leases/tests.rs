@@ -97,11 +97,11 @@ fn a_deadline_passes_in_silence() {
     let (mut leases, start) = (leases(), start());
     let _ = take(&mut leases, 1, 1, "s", start);
     let end = start + TIMELINE_INTEREST_TTL;
-    assert_eq!(leases.next_deadline(), Some(end));
+    assert_eq!(leases.next_look(), Some(end));
     leases.expire(end - MOMENT);
     assert_eq!(leases.len(), 1);
     leases.expire(end);
-    assert!(leases.len() == 0 && leases.next_deadline().is_none());
+    assert!(leases.len() == 0 && leases.next_look().is_none());
     assert_eq!(
         leases.end(phone(1), connection(1), 1, end),
         Changes::default()
@@ -366,7 +366,9 @@ proptest! {
                     leases.expire(now);
                     prop_assert_eq!(leases.len(), oracle.leases.len());
                     let deadlines = oracle.leases.iter().map(|lease| lease.deadline);
-                    prop_assert_eq!(leases.next_deadline(), deadlines.min());
+                    let (look, next) = (leases.next_look(), deadlines.min());
+                    prop_assert_eq!(look.is_some(), next.is_some());
+                    prop_assert!(look <= next && look.is_none_or(|look| look > now));
                     Vec::new()
                 }
                 Act::List => {
