@@ -30,7 +30,39 @@ async fn a_retired_connection_that_takes_nothing_is_reset() {
     );
     pass(Duration::from_secs(1)).await;
     assert_eq!(run.state().await.directory.sockets, 1);
+    let closes = run.relay.closes().await.unwrap();
+    assert_eq!(closes.get("congested"), Some(&1), "{closes:?}");
     frozen.vanish();
+}
+
+/// Invariant 7: a socket tells what waits for its peer, and that is never more than its bounds.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_socket_tells_what_it_holds() {
+    let run = Run::with_limits(|limits| limits.event_lane_messages = 50);
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let frozen = run.phone(account, desktop.id).await;
+    let state = async |device| run.relay.socket_state(account, device).await.unwrap();
+    for n in 0..60 {
+        desktop.event("x", json!("x".repeat(5_000))).await;
+        pass(MOMENT).await;
+        let Some(held) = state(frozen.id).await else {
+            assert!(n > 50, "retired at {n}");
+            break;
+        };
+        assert!(held.event.messages <= 50, "{held:?}");
+        assert_eq!(held.event.bytes > 0, held.stalled, "{held:?}");
+        assert_eq!(
+            held.rpc.messages + held.control.messages + held.snapshots.messages,
+            0
+        );
+    }
+    assert_eq!(state(frozen.id).await, None);
+    let held = state(desktop.id).await.unwrap();
+    assert_eq!((held.inbound.messages, held.unfinished), (0, 0));
+    desktop.send_bytes(&begun(MIB, 100).0, MOMENT).await;
+    pass(MOMENT).await;
+    assert_eq!(state(desktop.id).await.unwrap().unfinished, 100);
 }
 
 /// TR-10: over the ceiling of the process the largest debtor is retired, though it is within its own
