@@ -12,7 +12,6 @@ use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, HttpRequest, HttpResponse, ResponseError, web};
-use relay_actors::socket::transport::Transport;
 use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
 use relay_model::websocket::handshake::HandshakeError;
 use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
@@ -21,7 +20,7 @@ use tokio::net::TcpStream;
 use crate::allowed_origins::AllowedOrigins;
 use crate::entrance::Entrance;
 use crate::refusal::Refusal;
-use crate::upgrade::{self, DEVICE_LINK, StartConnection, UpgradeDoor};
+use crate::upgrade::{self, DEVICE_LINK, Movable, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
 /// then, and the calls are short.
@@ -63,7 +62,10 @@ pub fn start<S: StartConnection>(
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
     let entrance = Entrance::new(door.limits(), Arc::clone(door.proxies()));
+    let door = door.with_workers(workers);
+    // Called by each worker on its own thread.
     let factory = move || {
+        door.join();
         let entrance = entrance.clone();
         fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
             .and_then(service(door.clone(), routes.clone()))
@@ -78,7 +80,7 @@ pub fn start<S: StartConnection>(
 }
 
 /// What serves one connection, over any stream.
-pub fn service<T: Transport, S: StartConnection>(
+pub fn service<T: Movable, S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig),
 ) -> impl ServiceFactory<

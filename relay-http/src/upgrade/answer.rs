@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 pub(super) async fn accept<T: Transport>(
     mut framed: Framed<T, h1::Codec>,
     key: &AcceptKey,
-) -> io::Result<(Box<dyn Transport>, Bytes)> {
+) -> io::Result<(T, Bytes)> {
     let response = Response::build(StatusCode::SWITCHING_PROTOCOLS)
         .upgrade("websocket")
         .insert_header((SEC_WEBSOCKET_ACCEPT, key.as_str()))
@@ -33,7 +33,7 @@ pub(super) async fn accept<T: Transport>(
         .await?;
     let parts = framed.into_parts();
     // A copy, because a slice would keep the server's whole read buffer alive.
-    Ok((Box::new(parts.io), Bytes::copy_from_slice(&parts.read_buf)))
+    Ok((parts.io, Bytes::copy_from_slice(&parts.read_buf)))
 }
 
 /// Writes `refusal` and closes, all within `deadline`.

@@ -6,6 +6,7 @@
 
 mod answer;
 mod origin;
+mod placement;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,12 +26,15 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use placement::Placement;
+pub use placement::{Detached, Movable};
 
 /// Where devices connect.
 pub const DEVICE_LINK: &str = "/ws/device-link";
 
 /// Starts whatever owns a connection after its upgrade. Called on the worker thread that the
-/// connection lives on, with the bytes that came right behind the request.
+/// connection lives on, one and the same for all of an account, with the bytes that came right behind
+/// the request.
 pub trait StartConnection:
     Fn(ConnectionOrigin, Box<dyn Transport>, Bytes) + Clone + Send + 'static
 {
@@ -49,6 +53,7 @@ pub struct UpgradeDoor<S> {
     origins: Arc<AllowedOrigins>,
     proxies: Arc<Proxies>,
     connect_limit: Arc<ConnectLimit>,
+    placement: Arc<Placement>,
     start: S,
 }
 
@@ -62,6 +67,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             limits,
             origins: Arc::default(),
             proxies: Arc::default(),
+            placement: Arc::new(Placement::new(1)),
             start,
         }
     }
@@ -84,6 +90,20 @@ impl<S: StartConnection> UpgradeDoor<S> {
         }
     }
 
+    /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
+    #[must_use]
+    pub(crate) fn with_workers(self, workers: usize) -> Self {
+        Self {
+            placement: Arc::new(Placement::new(workers)),
+            ..self
+        }
+    }
+
+    /// Has the current thread take the connections of its share of the accounts.
+    pub(crate) fn join(&self) {
+        self.placement.join();
+    }
+
     /// The proxies in front.
     pub fn proxies(&self) -> &Arc<Proxies> {
         &self.proxies
@@ -103,7 +123,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
     ///
     /// # Errors
     /// Never.
-    pub async fn serve<T: Transport>(
+    pub async fn serve<T: Movable>(
         self,
         (request, framed): (Request, Framed<T, h1::Codec>),
     ) -> Result<(), Infallible> {
@@ -114,7 +134,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
         match self.admit(&request, client).await {
             Ok((origin, key)) => {
                 match tokio::time::timeout(deadline, answer::accept(framed, &key)).await {
-                    Ok(Ok((transport, early))) => (self.start)(origin, transport, early),
+                    Ok(Ok((stream, early))) => self.start(origin, stream, early),
                     Ok(Err(error)) => tracing::debug!(%error, "a client left during its upgrade"),
                     Err(_) => tracing::debug!("a client did not take the answer to its upgrade"),
                 }
@@ -131,6 +151,21 @@ impl<S: StartConnection> UpgradeDoor<S> {
             }
         }
         Ok(())
+    }
+
+    /// Starts a connection on the thread of its account.
+    fn start<T: Movable>(self, origin: ConnectionOrigin, stream: T, early: Bytes) {
+        let start = self.start;
+        let Some(elsewhere) = self.placement.elsewhere(origin.account) else {
+            return start(origin, Box::new(stream), early);
+        };
+        match stream.detach() {
+            Ok(stream) => elsewhere.run(move || match stream() {
+                Ok(stream) => start(origin, stream, early),
+                Err(error) => tracing::warn!(%error, "a connection could not change its thread"),
+            }),
+            Err(error) => tracing::warn!(%error, "a connection could not change its thread"),
+        }
     }
 
     /// The handshake is judged before the credentials, so that a client that speaks no WebSocket

@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_server::ServerHandle;
 use relay_actors::socket::transport::Transport;
 use relay_http::server;
-use relay_http::upgrade::UpgradeDoor;
+use relay_http::upgrade::{StartConnection, UpgradeDoor};
 use relay_model::limits::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -30,9 +30,13 @@ fn start() -> (SocketAddr, ServerHandle) {
             });
         },
     );
+    serve(door, 1)
+}
+
+fn serve<S: StartConnection>(door: UpgradeDoor<S>, workers: usize) -> (SocketAddr, ServerHandle) {
     let listener = server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let server = server::start(listener, 1, door, |_| ()).unwrap();
+    let server = server::start(listener, workers, door, |_| ()).unwrap();
     let handle = server.handle();
     actix_rt::spawn(server);
     (address, handle)
@@ -67,6 +71,46 @@ async fn upgraded_streams_belong_to_their_owner() {
         text.starts_with("HTTP/1.1 101 ") && text.ends_with("early and late"),
         "{text}"
     );
+    server.stop(true).await;
+}
+
+/// All connections of an account live on one thread, whichever accepted them; those of several accounts
+/// do not, and no byte is lost on the way.
+#[actix_rt::test]
+async fn an_account_lives_on_one_thread() {
+    let name = |_origin, transport: Box<dyn Transport>, early: bytes::Bytes| {
+        actix_rt::spawn(async move {
+            let mut transport = transport;
+            let mut heard = early.to_vec();
+            while !heard.ends_with(b"hello") && transport.read_buf(&mut heard).await? > 0 {}
+            let thread = std::thread::current().id();
+            transport.write_all(format!("{thread:?}").as_bytes()).await
+        });
+    };
+    let door = UpgradeDoor::new(authenticator(), Arc::new(Limits::default()), name);
+    let (address, server) = serve(door, 4);
+    let mut threads = Vec::new();
+    for number in 0..40 {
+        let account = uuid::Uuid::from_u128(number % 10).to_string();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = upgrade(&format!("Bearer {}", token(&account)));
+        client
+            .write_all(format!("{request}hel").as_bytes())
+            .await
+            .unwrap();
+        client.write_all(b"lo").await.unwrap();
+        let mut text = String::new();
+        timeout(PATIENCE, client.read_to_string(&mut text))
+            .await
+            .unwrap()
+            .unwrap();
+        threads.push(text.split("\r\n\r\n").last().unwrap().to_owned());
+    }
+    assert!(threads[0].starts_with("ThreadId"), "{threads:?}");
+    let (first, rest) = threads.split_at(10);
+    rest.chunks(10).for_each(|again| assert_eq!(again, first));
+    let distinct: std::collections::HashSet<_> = first.iter().collect();
+    assert!(distinct.len() > 1, "{threads:?}");
     server.stop(true).await;
 }
 
