@@ -23,6 +23,15 @@ async fn pair(run: &Run) -> (Device, Device) {
     (desktop, phone)
 }
 
+/// A desktop, a phone that looks at the session `s`, and the proof of it.
+async fn looking(run: &Run) -> (Device, Device, Value) {
+    let (mut desktop, mut phone) = pair(run).await;
+    phone.interest("s", true).await;
+    let state = desktop.next_lease_state().await;
+    let proof = state["authorizationGeneration"].clone();
+    (desktop, phone, proof)
+}
+
 /// TL-1, TL-4, TL-5, TL-7, TL-10: an interest is told to the desktop with its proof; a snapshot with
 /// that proof reaches the phone without it, after the first wait, and no other device.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
@@ -110,12 +119,9 @@ async fn a_renewal_at_the_deadline_comes_too_late() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn what_waits_at_the_deadline_is_not_sent() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
+    let (mut desktop, mut phone, proof) = looking(&run).await;
     pass(TTL - FLUSH).await;
-    let proof = &state["authorizationGeneration"];
-    desktop.snapshot("s", proof, 1, json!(0)).await;
+    desktop.snapshot("s", &proof, 1, json!(0)).await;
     phone.hears_nothing_for(Duration::from_secs(2)).await;
     assert_eq!(run.state().await.outbound_bytes, 0);
 
@@ -200,15 +206,12 @@ async fn a_late_end_of_a_former_session_is_ignored() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn a_replaced_phone_holds_nothing() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
-    desktop.snapshot("s", proof, 1, json!(0)).await;
+    let (mut desktop, mut phone, proof) = looking(&run).await;
+    desktop.snapshot("s", &proof, 1, json!(0)).await;
     let mut again = run.phone_again(phone.account, phone.id, desktop.id).await;
     assert_eq!(desktop.next_lease_state().await["active"], false);
     assert_eq!(phone.next_close().await, 4410);
-    desktop.snapshot("s", proof, 2, json!(0)).await;
+    desktop.snapshot("s", &proof, 2, json!(0)).await;
     again.hears_nothing_for(Duration::from_secs(2)).await;
 }
 
@@ -339,15 +342,12 @@ async fn impossible_interests_are_refused() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn a_version_conflict_closes_the_phone() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
-    desktop.snapshot("s", proof, 1, json!("x")).await;
-    desktop.snapshot("s", proof, 1, json!("x")).await;
+    let (mut desktop, mut phone, proof) = looking(&run).await;
+    desktop.snapshot("s", &proof, 1, json!("x")).await;
+    desktop.snapshot("s", &proof, 1, json!("x")).await;
     phone.next_snapshot().await;
-    desktop.snapshot("s", proof, 2, json!("x")).await;
-    desktop.snapshot("s", proof, 2, json!("y")).await;
+    desktop.snapshot("s", &proof, 2, json!("x")).await;
+    desktop.snapshot("s", &proof, 2, json!("y")).await;
     assert_eq!(phone.next_close().await, 4409);
     assert_eq!(desktop.next_lease_state().await["active"], false);
 }
@@ -356,15 +356,12 @@ async fn a_version_conflict_closes_the_phone() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn large_snapshots_are_followed_by_longer_pauses() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
+    let (mut desktop, mut phone, proof) = looking(&run).await;
     let large = json!("x".repeat(3 * 512 * 1024 + 1));
-    desktop.snapshot("s", proof, 1, large).await;
+    desktop.snapshot("s", &proof, 1, large).await;
     assert_eq!(phone.next_snapshot().await["revision"], 1);
     for revision in 2..=5 {
-        desktop.snapshot("s", proof, revision, json!(0)).await;
+        desktop.snapshot("s", &proof, revision, json!(0)).await;
     }
     phone.hears_nothing_for(4 * FLUSH - 2 * MOMENT).await;
     assert_eq!(phone.next_snapshot().await["revision"], 5);
@@ -376,16 +373,13 @@ async fn large_snapshots_are_followed_by_longer_pauses() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn snapshots_of_a_phone_that_does_not_read_coalesce() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
+    let (mut desktop, mut phone, proof) = looking(&run).await;
     let mut revision = 0;
     // Until the pipe is full: what was begun then is finished when the phone reads.
     for _ in 0..100 {
         revision += 1;
         desktop
-            .snapshot("s", proof, revision, json!("x".repeat(20_000)))
+            .snapshot("s", &proof, revision, json!("x".repeat(20_000)))
             .await;
         pass(Duration::from_millis(500)).await;
     }
@@ -429,11 +423,8 @@ async fn evicted_windows_are_announced() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn answers_go_before_waiting_snapshots() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
-    desktop.snapshot("s", proof, 1, json!(0)).await;
+    let (mut desktop, mut phone, proof) = looking(&run).await;
+    desktop.snapshot("s", &proof, 1, json!(0)).await;
     pass(FLUSH - Duration::from_millis(1)).await;
     phone.request("r").await;
     assert_eq!(desktop.next_request().await, "r");
@@ -455,12 +446,9 @@ async fn answers_go_before_waiting_snapshots() {
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn nothing_stays_behind() {
     let run = Run::start();
-    let (mut desktop, mut phone) = pair(&run).await;
-    phone.interest("s", true).await;
-    let state = desktop.next_lease_state().await;
-    let proof = &state["authorizationGeneration"];
+    let (mut desktop, phone, proof) = looking(&run).await;
     let large = json!("x".repeat(700_000));
-    desktop.snapshot("s", proof, 1, large).await;
+    desktop.snapshot("s", &proof, 1, large).await;
     pass(MOMENT).await;
     assert!(run.state().await.outbound_bytes > 600_000);
     phone.vanish();
