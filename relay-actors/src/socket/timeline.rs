@@ -22,7 +22,7 @@ use super::lanes::LaneLoad;
 use super::link::{LinkEvent, SnapshotWrite};
 use super::messages::{CloseReason, DesktopRegistered, Offer};
 use super::stage::Stage;
-use super::timeline_buffer::{Next, SnapshotText, TimelineBuffer, TimelineCounts};
+use super::timeline_buffer::{Next, SnapshotText, TimelineBuffer, TimelineCounts, VersionConflict};
 use crate::registry::{InterestEnded, InterestTaken, TimelineUpdate};
 
 /// A snapshot on its way to every phone with a lease, counted once however many wait for it.
@@ -299,10 +299,7 @@ impl Handler<Offer> for SocketActor {
         let (key, version) = (key.clone(), *version);
         match timeline.buffer.offer(key, version, offer.snapshot, now) {
             Ok(_) => self.count_snapshots(),
-            Err(conflict) => {
-                tracing::warn!(connection = %self.connection, %conflict, "timeline");
-                self.close(CloseReason::VersionConflict);
-            }
+            Err(VersionConflict) => self.close(CloseReason::VersionConflict),
         }
     }
 }
