@@ -50,8 +50,8 @@ enum Mode {
         #[arg(long, default_value_t = 1)]
         inflight: usize,
         /// Where one more phone gets an answer of 12 MiB from, again and again
-        #[arg(long, value_enum, default_value = "none")]
-        beside: Large,
+        #[arg(long, value_enum)]
+        beside: Option<Large>,
         #[command(flatten)]
         times: Times,
     },

@@ -2,16 +2,15 @@
 
 use super::figures::{Aim, Figure};
 
-/// A figure under one load over the same figure under another.
+/// Figures of one load over the same figures of another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Comparison {
     /// The load with the thing.
     pub(super) load: &'static str,
     /// The load without it.
     pub(super) reference: &'static str,
-    pub(super) figure: Figure,
-    /// What the quotient should be.
-    pub(super) aim: Option<Aim>,
+    /// Which, and what their quotients should be.
+    pub(super) figures: &'static [(Figure, Option<Aim>)],
 }
 
 impl Comparison {
@@ -20,20 +19,17 @@ impl Comparison {
         Self {
             load: "beside-own",
             reference: "beside-none",
-            figure: Figure::LatencyTail,
-            aim: None,
+            figures: &[(Figure::LatencyTail, None)],
         },
         Self {
             load: "beside-shared",
             reference: "beside-none",
-            figure: Figure::LatencyTail,
-            aim: None,
+            figures: &[(Figure::LatencyTail, None), (Figure::FirstTail, None)],
         },
         Self {
             load: "frozen-one",
             reference: "frozen-none",
-            figure: Figure::EventTail,
-            aim: Some(Aim::AtMost(1.1)),
+            figures: &[(Figure::EventTail, Some(Aim::AtMost(1.1)))],
         },
     ];
 }

@@ -280,3 +280,50 @@ fn may_come(event: &Event<'_>, message: &[u8]) -> Result<(), LoadError> {
         Err(LoadError::unexpected(message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event<'a>(event_type: &'static str, payload: &'a str) -> Event<'a> {
+        Event {
+            event_type: event_type.into(),
+            payload,
+        }
+    }
+
+    /// TR-8: a payload that was written anew is not the one that was sent.
+    #[test]
+    fn only_intact_events_are_ticks() {
+        let tick = Tick {
+            number: 3,
+            sent: 70_000,
+        };
+        assert_eq!(Tick::read(&event(EVENT_TYPE, &tick.payload())), Some(tick));
+        for payload in [
+            r#"{"number":3, "sent":70000}"#,
+            r#"{"sent":70000,"number":3}"#,
+            r#"{"number":3,"sent":70000,"more":1}"#,
+            r#"{"number":3}"#,
+        ] {
+            assert_eq!(Tick::read(&event(EVENT_TYPE, payload)), None, "{payload}");
+        }
+        assert_eq!(Tick::read(&event("device-status", &tick.payload())), None);
+    }
+
+    #[test]
+    fn a_run_has_whole_ticks() {
+        let course = |warm_up, measured| {
+            let load = FrozenLoad {
+                phones: 2,
+                frozen: false,
+                warm_up: Duration::from_secs_f64(warm_up),
+                measured: Duration::from_secs_f64(measured),
+            };
+            let course = Course::new(load);
+            (course.warm_up, course.all)
+        };
+        assert_eq!(course(3.0, 9.0), (48, 192));
+        assert_eq!(course(0.01, 0.07), (1, 2));
+    }
+}

@@ -49,11 +49,8 @@ pub fn report(results: &str) -> Result<String, ReportError> {
     }
     let mut text = String::new();
     for (load, values) in &loads {
-        let rows = Figure::ALL
-            .into_iter()
-            .map(|figure| (figure, figure.aim(load)))
-            .collect();
-        append_table(&mut text, load, values, rows);
+        let figures = Figure::ALL.map(|figure| (figure, figure.aim(load)));
+        append_table(&mut text, load, values, &figures);
     }
     for comparison in Comparison::ALL {
         let (Some(load), Some(reference)) =
@@ -63,8 +60,7 @@ pub fn report(results: &str) -> Result<String, ReportError> {
         };
         let title = format!("{} over {}", comparison.load, comparison.reference);
         let values = quotients(load, reference);
-        let rows = vec![(comparison.figure, comparison.aim)];
-        append_table(&mut text, &title, &values, rows);
+        append_table(&mut text, &title, &values, comparison.figures);
     }
     if text.is_empty() {
         return Err(ReportError::Empty);
@@ -77,12 +73,12 @@ fn append_table(
     text: &mut String,
     title: &str,
     values: &Values<'_>,
-    figures: Vec<(Figure, Option<Aim>)>,
+    figures: &[(Figure, Option<Aim>)],
 ) {
     let nothing = Runs::new();
     let mut rows = String::new();
     let mut counted = 0;
-    for (figure, aim) in figures {
+    for &(figure, aim) in figures {
         let Some(relay) = values.get(&(figure, RELAY)) else {
             continue;
         };

@@ -37,8 +37,8 @@ pub struct RpcLoad {
     pub warm_up: Duration,
     /// Length of the measurement.
     pub measured: Duration,
-    /// Who loads large answers beside it.
-    pub beside: Large,
+    /// Who loads large answers beside it, if that is the question.
+    pub beside: Option<Large>,
 }
 
 impl RpcLoad {
@@ -62,17 +62,18 @@ impl RpcLoad {
             phone,
         } in fleet
         {
-            if self.beside == Large::Shared && pair == Pair(0) {
+            if self.beside == Some(Large::Shared) && pair == Pair(0) {
                 shared = Some(desktop);
             } else {
                 desktops.spawn(Desktop::new(desktop, pair, self.size).serve());
             }
-            phones.spawn(ask_measured(phone, pair, self, phase.clone()));
+            let asked = ask_measured(phone, pair, self, phase.clone());
+            phones.spawn(async move { Ok((pair, asked.await?)) });
         }
         let pair = match self.beside {
-            Large::None => None,
-            Large::Own => Some(Pair(self.pairs)),
-            Large::Shared => Some(Pair(0)),
+            None | Some(Large::None) => None,
+            Some(Large::Own) => Some(Pair(self.pairs)),
+            Some(Large::Shared) => Some(Pair(0)),
         };
         let mut loader = match pair {
             Some(pair) => {
@@ -103,9 +104,14 @@ impl RpcLoad {
             stretch = measurement => stretch?,
         };
         let mut durations = Histogram::default();
+        let mut of_first = Histogram::default();
         let collected = async {
             while let Some(finished) = phones.join_next().await {
-                durations.add(&outcome(finished)?);
+                let (pair, of_pair) = outcome(finished)?;
+                durations.add(&of_pair);
+                if pair == Pair(0) {
+                    of_first = of_pair;
+                }
             }
             match loader {
                 Some(loader) => loader.end().await.map(Some),
@@ -125,6 +131,9 @@ impl RpcLoad {
             Figure::LatencyTail.of(durations.quantile(0.99)),
             Figure::CpuPerRoundTrip.of(stretch.server * 1e6 / round_trips),
         ];
+        if self.beside.is_some() {
+            figures.push(Figure::FirstTail.of(of_first.quantile(0.99)));
+        }
         figures.extend(
             large.map(|large| Figure::LargePerSecond.of(large.count() as f64 / stretch.seconds)),
         );

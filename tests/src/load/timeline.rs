@@ -324,7 +324,8 @@ mod tests {
             for number in 1..4 {
                 let sent = Version { thread: 1, number };
                 let published = message(snapshots.frame(sent));
-                let seen = inspector.inspect(rebuild(&published).as_bytes()).unwrap();
+                let rebuilt = rebuild(&published);
+                let seen = inspector.inspect(rebuilt.as_bytes()).unwrap();
                 assert_eq!(version(seen), Some(sent));
             }
             let published = message(snapshots.frame(Version {
@@ -336,8 +337,9 @@ mod tests {
                 published.replacen("\"settlementEpoch\":1", "\"settlementEpoch\":10", 1),
                 published.replacen("\"pad\"", " \"pad\"", 1),
             ] {
+                let rebuilt = rebuild(&altered);
                 for inspector in [&mut inspector, &mut snapshots.inspector()] {
-                    let refused = inspector.inspect(rebuild(&altered).as_bytes());
+                    let refused = inspector.inspect(rebuilt.as_bytes());
                     assert!(matches!(refused, Err(LoadError::Altered(_))), "{altered}");
                 }
             }
