@@ -19,12 +19,12 @@ impl Comparison {
         Self {
             load: "beside-own",
             reference: "beside-none",
-            figures: &[(Figure::LatencyTail, None)],
+            figures: &[(Figure::LatencyTail, None), (Figure::SlowestTail, None)],
         },
         Self {
             load: "beside-shared",
             reference: "beside-none",
-            figures: &[(Figure::LatencyTail, None), (Figure::FirstTail, None)],
+            figures: &[(Figure::LatencyTail, None), (Figure::SlowestTail, None)],
         },
         Self {
             load: "frozen-one",

@@ -11,8 +11,8 @@ pub enum Figure {
     LatencyMedian,
     /// 99 of 100 round trips took at most this many µs.
     LatencyTail,
-    /// 99 of 100 round trips of the first pair took at most this many µs.
-    FirstTail,
+    /// The same of the pair of which it is largest.
+    SlowestTail,
     /// The server's CPU time per round trip, in µs.
     CpuPerRoundTrip,
     /// Answers of 12 MiB per second to the phone that loads them beside the round trips.
@@ -63,7 +63,7 @@ impl Figure {
         Self::RequestsPerSecond,
         Self::LatencyMedian,
         Self::LatencyTail,
-        Self::FirstTail,
+        Self::SlowestTail,
         Self::CpuPerRoundTrip,
         Self::LargePerSecond,
         Self::SnapshotsPerSecond,
@@ -93,7 +93,7 @@ impl Figure {
             Self::RequestsPerSecond => "requests_per_second",
             Self::LatencyMedian => "latency_p50_us",
             Self::LatencyTail => "latency_p99_us",
-            Self::FirstTail => "first_p99_us",
+            Self::SlowestTail => "slowest_p99_us",
             Self::CpuPerRoundTrip => "cpu_us_per_round_trip",
             Self::LargePerSecond => "large_per_second",
             Self::SnapshotsPerSecond => "snapshots_per_second",
@@ -124,7 +124,7 @@ impl Figure {
             Self::RequestsPerSecond => "requests/s",
             Self::LatencyMedian => "round trip p50, µs",
             Self::LatencyTail => "round trip p99, µs",
-            Self::FirstTail => "round trip p99 of the first pair, µs",
+            Self::SlowestTail => "round trip p99 of the slowest pair, µs",
             Self::CpuPerRoundTrip => "CPU per round trip, µs",
             Self::LargePerSecond => "answers/s of 12 MiB beside",
             Self::SnapshotsPerSecond => "snapshots/s, each to all phones",

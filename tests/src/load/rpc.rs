@@ -67,8 +67,7 @@ impl RpcLoad {
             } else {
                 desktops.spawn(Desktop::new(desktop, pair, self.size).serve());
             }
-            let asked = ask_measured(phone, pair, self, phase.clone());
-            phones.spawn(async move { Ok((pair, asked.await?)) });
+            phones.spawn(ask_measured(phone, pair, self, phase.clone()));
         }
         let pair = match self.beside {
             None | Some(Large::None) => None,
@@ -104,14 +103,12 @@ impl RpcLoad {
             stretch = measurement => stretch?,
         };
         let mut durations = Histogram::default();
-        let mut of_first = Histogram::default();
+        let mut slowest = 0.0_f64;
         let collected = async {
             while let Some(finished) = phones.join_next().await {
-                let (pair, of_pair) = outcome(finished)?;
+                let of_pair = outcome(finished)?;
                 durations.add(&of_pair);
-                if pair == Pair(0) {
-                    of_first = of_pair;
-                }
+                slowest = slowest.max(of_pair.quantile(0.99));
             }
             match loader {
                 Some(loader) => loader.end().await.map(Some),
@@ -132,7 +129,7 @@ impl RpcLoad {
             Figure::CpuPerRoundTrip.of(stretch.server * 1e6 / round_trips),
         ];
         if self.beside.is_some() {
-            figures.push(Figure::FirstTail.of(of_first.quantile(0.99)));
+            figures.push(Figure::SlowestTail.of(slowest));
         }
         figures.extend(
             large.map(|large| Figure::LargePerSecond.of(large.count() as f64 / stretch.seconds)),
