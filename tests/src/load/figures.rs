@@ -167,7 +167,7 @@ impl Figure {
     /// What the relay aims at under the load of this name, if at anything.
     pub fn aim(self, load: &str) -> Option<Aim> {
         Some(match (self, load) {
-            (Self::RequestsPerSecond, "rpc-256" | "rpc-16384") => Aim::RatioAtLeast(1.0),
+            (Self::RequestsPerSecond, load) if load.starts_with("rpc-") => Aim::RatioAtLeast(1.0),
             (Self::ConnectionsPerSecond, "connect") => Aim::RatioAtLeast(0.7),
             (Self::CpuPerRoundTrip, "rpc-256") => Aim::RatioAtMost(1.0),
             (Self::CpuPerRoundTrip, "rpc-16384") => Aim::RatioAtMost(0.75),
