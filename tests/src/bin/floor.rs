@@ -1,7 +1,8 @@
 //! The minimal relay that ratios refer to: tokio-tungstenite, one task per socket and a bounded
-//! channel, with just enough of the protocol to route a request and its answer. It checks nobody's
-//! token, keeps no presence, and forwards each message as it came, without a copy. With a database it
-//! reads what the relay reads for a registration, by the relay's own query, and does nothing with it.
+//! channel, with just enough of the protocol to route a request and its answer, and a desktop's events
+//! to all of its phones. It checks nobody's token, keeps no presence and no leases, and forwards each
+//! message as it came, without a copy. With a database it reads what the relay reads for a
+//! registration, by the relay's own query, and does nothing with it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,6 +27,11 @@ use uuid::Uuid;
 /// The registration's answer; the load looks at its type only.
 const REGISTERED: Utf8Bytes = Utf8Bytes::from_static(
     r#"{"type":"registered","sessionId":"","resumeToken":"","expiresAt":"","relayInstanceId":""}"#,
+);
+/// What a desktop hears of each event of a phone, which can only be an interest; the load looks at the
+/// session and the proof.
+const INTERESTED: Utf8Bytes = Utf8Bytes::from_static(
+    r#"{"type":"event","payload":{"eventType":"chat:timeline-interest-updated","payload":{"appSessionId":"load","active":true,"authorizationGeneration":1}}}"#,
 );
 /// Messages that may wait for one socket; its senders wait beyond that.
 const WAITING: usize = 64;
@@ -74,10 +80,11 @@ struct Payload<'a> {
     target_desktop_device_id: Option<&'a str>,
 }
 
-/// A desktop and who waits for its answers.
+/// A desktop, its phones, and who waits for its answers.
 #[derive(Default)]
 struct Pair {
     desktop: Mutex<Option<Outbox>>,
+    phones: Mutex<Arc<Vec<Outbox>>>,
     pending: Mutex<HashMap<String, Outbox>>,
 }
 
@@ -181,8 +188,8 @@ async fn connection(stream: TcpStream, floor: Arc<Floor>) {
         tokio::select! {
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => match &pair {
-                    Some(pair) if is_desktop => answer(pair, text).await,
-                    Some(pair) => ask(pair, text, &outbox).await,
+                    Some(pair) if is_desktop => from_desktop(pair, text).await,
+                    Some(pair) => from_phone(pair, text, &outbox).await,
                     None => {
                         if !floor.read_facts(&text).await {
                             break;
@@ -207,10 +214,12 @@ async fn connection(stream: TcpStream, floor: Arc<Floor>) {
             }
         }
     }
-    if let Some(pair) = pair
-        && is_desktop
-    {
-        *lock(&pair.desktop) = None;
+    match pair {
+        Some(pair) if is_desktop => *lock(&pair.desktop) = None,
+        Some(pair) => {
+            Arc::make_mut(&mut lock(&pair.phones)).retain(|phone| !phone.same_channel(&outbox));
+        }
+        None => {}
     }
 }
 
@@ -226,36 +235,62 @@ fn register(
         *lock(&pair.desktop) = Some(outbox.clone());
         Some(pair)
     } else {
-        Some(registry.pair(payload.target_desktop_device_id?))
+        let pair = registry.pair(payload.target_desktop_device_id?);
+        Arc::make_mut(&mut lock(&pair.phones)).push(outbox.clone());
+        Some(pair)
     }
 }
 
-async fn ask(pair: &Pair, text: Utf8Bytes, outbox: &Outbox) {
-    let Some(id) = id_of(&text, "rpc.request") else {
-        return;
+async fn from_phone(pair: &Pair, text: Utf8Bytes, outbox: &Outbox) {
+    let message = match what(&text) {
+        Some(What::Request(id)) => {
+            lock(&pair.pending).insert(id, outbox.clone());
+            text
+        }
+        Some(What::Event) => INTERESTED,
+        _ => return,
     };
-    lock(&pair.pending).insert(id, outbox.clone());
     let desktop = lock(&pair.desktop).clone();
     if let Some(desktop) = desktop {
         // A desktop that is gone answers nothing, which its phones notice.
-        let _ = desktop.send(text).await;
+        let _ = desktop.send(message).await;
     }
 }
 
-async fn answer(pair: &Pair, text: Utf8Bytes) {
-    let Some(id) = id_of(&text, "rpc.response") else {
-        return;
-    };
-    let phone = lock(&pair.pending).remove(&id);
-    if let Some(phone) = phone {
-        // A phone that is gone wants no answer.
-        let _ = phone.send(text).await;
+async fn from_desktop(pair: &Pair, text: Utf8Bytes) {
+    match what(&text) {
+        Some(What::Response(id)) => {
+            let phone = lock(&pair.pending).remove(&id);
+            if let Some(phone) = phone {
+                // A phone that is gone wants no answer.
+                let _ = phone.send(text).await;
+            }
+        }
+        Some(What::Event) => {
+            let phones = Arc::clone(&lock(&pair.phones));
+            for phone in phones.iter() {
+                // Nor any event.
+                let _ = phone.send(text.clone()).await;
+            }
+        }
+        _ => {}
     }
 }
 
-fn id_of(text: &str, frame_type: &str) -> Option<String> {
+/// What is to be done with a message.
+enum What {
+    Request(String),
+    Response(String),
+    Event,
+}
+
+fn what(text: &str) -> Option<What> {
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
-    (envelope.frame_type == frame_type)
-        .then_some(envelope.payload.id?)
-        .map(str::to_owned)
+    let id = envelope.payload.id.map(str::to_owned);
+    match envelope.frame_type {
+        "rpc.request" => id.map(What::Request),
+        "rpc.response" => id.map(What::Response),
+        "event" => Some(What::Event),
+        _ => None,
+    }
 }

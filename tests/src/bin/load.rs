@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use relay_tests::load::{
-    BigLoad, ConnectLoad, Credentials, Endpoint, IdleLoad, LoadError, Measured, Process, RpcLoad,
-    enrol, report,
+    BigLoad, ConnectLoad, Credentials, Endpoint, FanoutLoad, FrozenLoad, IdleLoad, Large,
+    LoadError, Measured, Process, RpcLoad, enrol, report,
 };
 
 /// Measure a relay with the real frames. Prints one `figure<TAB>value` a line.
@@ -30,6 +30,9 @@ enum Mode {
         /// Pairs of one desktop and one phone
         #[arg(long, default_value_t = 5_100)]
         pairs: usize,
+        /// Phones of the first pair's desktop
+        #[arg(long, default_value_t = 100)]
+        phones: usize,
     },
     /// Round trips in a closed loop: requests/s, latency, CPU per round trip
     Rpc {
@@ -46,12 +49,41 @@ enum Mode {
         /// Requests that each phone keeps open
         #[arg(long, default_value_t = 1)]
         inflight: usize,
-        /// Seconds of load before the measurement
-        #[arg(long, default_value_t = 2.0)]
-        warm_up: f64,
-        /// Seconds of the measurement
-        #[arg(long, default_value_t = 8.0)]
-        seconds: f64,
+        /// Where one more phone gets an answer of 12 MiB from, again and again
+        #[arg(long, value_enum)]
+        beside: Option<Large>,
+        #[command(flatten)]
+        times: Times,
+    },
+    /// Snapshots of one desktop to many phones, one after the other
+    Fanout {
+        #[command(flatten)]
+        server: Server,
+        #[command(flatten)]
+        pid: Pid,
+        /// Phones with a lease on the same session
+        #[arg(long, default_value_t = 100)]
+        phones: usize,
+        /// Bytes of every snapshot
+        #[arg(long, default_value_t = 65_536)]
+        size: usize,
+        #[command(flatten)]
+        times: Times,
+    },
+    /// Events of one desktop to many phones beside 1 MiB/s of snapshots
+    Frozen {
+        #[command(flatten)]
+        server: Server,
+        #[command(flatten)]
+        pid: Pid,
+        /// Phones with a lease on the same session
+        #[arg(long, default_value_t = 100)]
+        phones: usize,
+        /// One of them does not read
+        #[arg(long)]
+        one: bool,
+        #[command(flatten)]
+        times: Times,
     },
     /// Memory per socket, idle and after one 64 KiB message each way
     Idle {
@@ -119,6 +151,27 @@ impl Pid {
     }
 }
 
+/// When the measurement is.
+#[derive(Args)]
+struct Times {
+    /// Seconds of load before the measurement
+    #[arg(long, default_value_t = 2.0)]
+    warm_up: f64,
+    /// Seconds of the measurement
+    #[arg(long, default_value_t = 8.0)]
+    seconds: f64,
+}
+
+impl Times {
+    fn warm_up(&self) -> Duration {
+        Duration::from_secs_f64(self.warm_up)
+    }
+
+    fn measured(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let printed = match Cli::parse().mode {
@@ -145,8 +198,12 @@ fn tables(results: &PathBuf) -> Result<String, String> {
 
 async fn measure(mode: Mode) -> Result<String, LoadError> {
     let figures = match mode {
-        Mode::Enrol { server, pairs } => {
-            enrol(&server.endpoint()?, pairs).await?;
+        Mode::Enrol {
+            server,
+            pairs,
+            phones,
+        } => {
+            enrol(&server.endpoint()?, pairs, phones).await?;
             Vec::new()
         }
         Mode::Rpc {
@@ -155,15 +212,46 @@ async fn measure(mode: Mode) -> Result<String, LoadError> {
             pairs,
             size,
             inflight,
-            warm_up,
-            seconds,
+            beside,
+            times,
         } => {
             let load = RpcLoad {
                 pairs,
                 size,
                 in_flight: inflight,
-                warm_up: Duration::from_secs_f64(warm_up),
-                measured: Duration::from_secs_f64(seconds),
+                warm_up: times.warm_up(),
+                measured: times.measured(),
+                beside,
+            };
+            load.run(&server.endpoint()?, pid.process()).await?
+        }
+        Mode::Fanout {
+            server,
+            pid,
+            phones,
+            size,
+            times,
+        } => {
+            let load = FanoutLoad {
+                phones,
+                size,
+                warm_up: times.warm_up(),
+                measured: times.measured(),
+            };
+            load.run(&server.endpoint()?, pid.process()).await?
+        }
+        Mode::Frozen {
+            server,
+            pid,
+            phones,
+            one,
+            times,
+        } => {
+            let load = FrozenLoad {
+                phones,
+                frozen: one,
+                warm_up: times.warm_up(),
+                measured: times.measured(),
             };
             load.run(&server.endpoint()?, pid.process()).await?
         }

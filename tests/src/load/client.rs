@@ -77,7 +77,7 @@ impl Client {
         let mut stream = connect(address, device)
             .await
             .map_err(|source| LoadError::Connect { address, source })?;
-        let target = match device.device_type {
+        let target = match device.device_type() {
             DeviceType::Desktop => String::new(),
             DeviceType::Mobile => {
                 let desktop = device.pair.desktop().id();
@@ -109,7 +109,7 @@ impl Client {
     }
 
     async fn register(&mut self, device: Device) -> Result<(), LoadError> {
-        let target = match device.device_type {
+        let target = match device.device_type() {
             DeviceType::Desktop => None,
             DeviceType::Mobile => Some(device.pair.desktop().id()),
         };
@@ -142,11 +142,23 @@ impl Client {
 
     /// Writes bytes that are whole frames.
     pub(super) async fn send(&mut self, frames: &[u8]) -> Result<(), LoadError> {
+        self.send_pongs().await?;
         Ok(self.stream.write_all(frames).await?)
     }
 
+    /// Safe to be abandoned: what is not yet written stays.
+    async fn send_pongs(&mut self) -> Result<(), LoadError> {
+        while !self.pongs.is_empty() {
+            let written = self.stream.write(&self.pongs).await?;
+            self.pongs.drain(..written);
+        }
+        // Nothing is kept for a socket that has nothing to say.
+        self.pongs = Vec::new();
+        Ok(())
+    }
+
     /// Waits for bytes, reads once, and calls `on_message` for every message that they complete,
-    /// which may be none.
+    /// which may be none. Loses nothing when it is abandoned.
     ///
     /// # Errors
     /// When the connection ends, and those of `on_message`.
@@ -181,11 +193,7 @@ impl Client {
                 Ok(()) => break,
             }
         }
-        if !self.pongs.is_empty() {
-            let pongs = std::mem::take(&mut self.pongs);
-            self.send(&pongs).await?;
-        }
-        Ok(())
+        self.send_pongs().await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who the load pretends to be: pairs of one desktop and one phone, each pair an account of its
 //! own, with ids that follow from the pair's number, so that one run enrols the devices and the
-//! next one uses them.
+//! next one uses them. A desktop may have more phones than the one of its pair.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -20,6 +20,8 @@ const NEVER: u64 = 4_102_444_800;
 const ACCOUNT: u64 = 0x8000_0000_0000_00AC;
 const DESKTOP: u64 = 0x8000_0000_0000_00DE;
 const PHONE: u64 = 0x8000_0000_0000_00F0;
+/// The number of a phone stands above the byte that tells it from a desktop.
+const PHONE_NUMBER_SHIFT: u32 = 8;
 /// The version nibble of a random UUID, in the high half.
 const VERSION: u64 = 0x4000;
 
@@ -37,18 +39,20 @@ impl Pair {
     }
 
     pub(super) fn desktop(self) -> Device {
-        self.device(DeviceType::Desktop)
+        self.device(Role::Desktop)
     }
 
     pub(super) fn phone(self) -> Device {
-        self.device(DeviceType::Mobile)
+        self.nth_phone(0)
     }
 
-    fn device(self, device_type: DeviceType) -> Device {
-        Device {
-            pair: self,
-            device_type,
-        }
+    /// One of the phones of the pair's desktop; the first is the pair's own.
+    pub(super) fn nth_phone(self, number: usize) -> Device {
+        self.device(Role::Phone(number))
+    }
+
+    fn device(self, role: Role) -> Device {
+        Device { pair: self, role }
     }
 
     fn uuid(self, low: u64) -> Uuid {
@@ -56,25 +60,39 @@ impl Pair {
     }
 }
 
-/// One of the two devices of a pair.
+/// What a device is to its pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Desktop,
+    Phone(usize),
+}
+
+/// One of the devices of a pair's account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) pair: Pair,
-    pub(super) device_type: DeviceType,
+    role: Role,
 }
 
 impl Device {
     pub(super) fn id(self) -> DeviceId {
-        let low = match self.device_type {
-            DeviceType::Desktop => DESKTOP,
-            DeviceType::Mobile => PHONE,
+        let low = match self.role {
+            Role::Desktop => DESKTOP,
+            Role::Phone(number) => PHONE + ((number as u64) << PHONE_NUMBER_SHIFT),
         };
         DeviceId::from_uuid(self.pair.uuid(low))
     }
 
+    pub(super) fn device_type(self) -> DeviceType {
+        match self.role {
+            Role::Desktop => DeviceType::Desktop,
+            Role::Phone(_) => DeviceType::Mobile,
+        }
+    }
+
     /// `X-Client-Type` (TR-2).
     pub(super) fn client_type(self) -> &'static str {
-        match self.device_type {
+        match self.device_type() {
             DeviceType::Desktop => "desktop",
             DeviceType::Mobile => "mobile",
         }
@@ -137,7 +155,9 @@ mod tests {
             let pair = Pair(number);
             ids.push(pair.account().to_string());
             ids.push(pair.desktop().id().to_string());
-            ids.push(pair.phone().id().to_string());
+            for phone in [0, 1, 99] {
+                ids.push(pair.nth_phone(phone).id().to_string());
+            }
         }
         ids.sort();
         let all = ids.len();

@@ -13,37 +13,32 @@ use super::fleet;
 /// Pairs enrolled at a time.
 const AT_ONCE: usize = 16;
 
-/// Enrols the first `pairs` pairs; devices that are rows already stay what they are.
+/// Enrols the first `pairs` pairs, and so many phones of the first one's desktop; devices that are
+/// rows already stay what they are.
 ///
 /// # Errors
 /// The first device that the relay refuses.
-pub async fn enrol(endpoint: &Endpoint, pairs: usize) -> Result<(), LoadError> {
+pub async fn enrol(endpoint: &Endpoint, pairs: usize, phones: usize) -> Result<(), LoadError> {
     let client = Client::builder()
         .no_proxy()
         .build()
         .map_err(|error| LoadError::Enrol(error.to_string()))?;
     let endpoint = endpoint.clone();
-    fleet::for_each((0..pairs).map(Pair), AT_ONCE, move |pair| {
+    let of_pairs = (0..pairs)
+        .map(Pair)
+        .flat_map(|pair| [pair.desktop(), pair.phone()]);
+    let more_phones = (1..phones).map(|number| Pair(0).nth_phone(number));
+    fleet::for_each(of_pairs.chain(more_phones), AT_ONCE, move |device| {
         let (client, endpoint) = (client.clone(), endpoint.clone());
-        async move {
-            let token = endpoint.credentials.token(pair)?;
-            for device in [pair.desktop(), pair.phone()] {
-                register(&client, &endpoint, &token, device).await?;
-            }
-            Ok(())
-        }
+        async move { register(&client, &endpoint, device).await }
     })
     .await?;
     Ok(())
 }
 
-async fn register(
-    client: &Client,
-    endpoint: &Endpoint,
-    token: &str,
-    device: Device,
-) -> Result<(), LoadError> {
-    let (path, platform) = match device.device_type {
+async fn register(client: &Client, endpoint: &Endpoint, device: Device) -> Result<(), LoadError> {
+    let token = endpoint.credentials.token(device.pair)?;
+    let (path, platform) = match device.device_type() {
         DeviceType::Desktop => ("/api/devices/register", "linux"),
         DeviceType::Mobile => ("/api/devices/mobile/register", "android"),
     };

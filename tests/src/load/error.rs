@@ -43,6 +43,27 @@ pub enum LoadError {
     /// An answer belongs to no open request of its receiver.
     #[error("an answer carries the id {0:?}, for which this phone has no open request")]
     UnknownId(String),
+    /// Numbered frames came in another order than they were sent, or some of them did not come.
+    #[error("a phone got {what} {got} behind {last}")]
+    OutOfOrder {
+        /// Of which kind.
+        what: &'static str,
+        /// The number that it got.
+        got: u64,
+        /// The one before.
+        last: u64,
+    },
+    /// A phone that did not read got as much as one that did.
+    #[error(
+        "the frozen phone had got {got} snapshots when it read again, and others {others}: it was \
+         not frozen; measure for longer"
+    )]
+    NotFrozen {
+        /// Its snapshots.
+        got: u64,
+        /// Those of another phone.
+        others: u64,
+    },
     /// Something that must happen did not.
     #[error("{what} did not happen within {limit:?}")]
     TimedOut {

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::client::Client;
 use super::error::LoadError;
 use super::fleet::Linked;
+use super::timeline::{Heard, Interest, Snapshots, Version, interest};
 use super::traffic::{Inspector, RequestId, Template};
 
 /// The longest that one message may take on a busy machine.
@@ -37,6 +38,58 @@ impl Linked {
         let template = Template::response(size, self.pair.phone().id());
         let inspector = Inspector::of_responses(&template);
         pass(&mut self.desktop, &mut self.phone, &template, inspector, id).await
+    }
+
+    /// Lets the phone take a lease, and sends it one snapshot of `size` bytes under it.
+    ///
+    /// # Errors
+    /// When it does not arrive intact.
+    pub(super) async fn snapshot(&mut self, size: usize) -> Result<(), LoadError> {
+        timeout(MESSAGE_LIMIT, self.pass_snapshot(size))
+            .await
+            .unwrap_or(Err(LoadError::TimedOut {
+                what: "the arrival of a snapshot",
+                limit: MESSAGE_LIMIT,
+            }))
+    }
+
+    async fn pass_snapshot(&mut self, size: usize) -> Result<(), LoadError> {
+        self.phone.send(&interest()).await?;
+        let mut known = Interest::default();
+        let generation = loop {
+            self.desktop.read(|message| known.hear(message)).await?;
+            if let Some(generation) = known.generation() {
+                break generation;
+            }
+        };
+        let sent = Version::default();
+        let mut snapshots = Snapshots::new(size, generation);
+        let mut inspector = snapshots.inspector();
+        let mut arrived = None;
+        let arrival = async {
+            while arrived.is_none() {
+                self.phone
+                    .read(|message| match inspector.inspect(message)? {
+                        Heard::Snapshot(version) => {
+                            arrived = Some(version);
+                            Ok(())
+                        }
+                        Heard::Other(event) if event.is_presence() => Ok(()),
+                        Heard::Other(_) => Err(LoadError::unexpected(message)),
+                    })
+                    .await?;
+            }
+            Ok::<_, LoadError>(())
+        };
+        tokio::try_join!(self.desktop.send(snapshots.frame(sent)), arrival)?;
+        match arrived {
+            Some(version) if version != sent => Err(LoadError::OutOfOrder {
+                what: "snapshot",
+                got: version.number,
+                last: sent.number,
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

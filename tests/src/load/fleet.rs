@@ -132,6 +132,16 @@ pub(super) fn outcome<R>(
     }
 }
 
+/// Why a task ended that should not have.
+pub(super) fn failure<R>(
+    finished: Result<Result<R, LoadError>, tokio::task::JoinError>,
+) -> LoadError {
+    match outcome(finished) {
+        Err(error) => error,
+        Ok(_) => LoadError::Unexpected("the end of a task in the middle of the run".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

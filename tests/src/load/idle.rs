@@ -1,5 +1,6 @@
-//! The memory of many sockets: what one costs when it has only registered, and what it keeps after
-//! it has carried a message of 64 KiB in each direction.
+//! The memory of many sockets: what one costs when it has only registered, what it keeps after it has
+//! carried a message of 64 KiB in each direction, and what after phones took a lease and got a snapshot
+//! of that size.
 
 use super::client::Endpoint;
 use super::devices::Pair;
@@ -18,6 +19,7 @@ const AT_ONCE: usize = 64;
 /// statement caches, its allocator's arenas) is not put on the sockets' account.
 const WARM_UP_PAIRS: usize = 64;
 const WARM_UP_MESSAGE: usize = 256;
+const WARM_UP_SNAPSHOT: usize = 512;
 
 /// Sockets that only stay.
 #[derive(Debug, Clone, Copy)]
@@ -59,11 +61,19 @@ impl IdleLoad {
         .await?;
         let used = resident_at_rest(server).await?;
 
+        let fleet = fleet::for_each(fleet.into_iter(), AT_ONCE, |mut linked| async move {
+            linked.snapshot(MESSAGE).await?;
+            Ok(linked)
+        })
+        .await?;
+        let looked = resident_at_rest(server).await?;
+
         let sockets = 2.0 * fleet.len() as f64;
         let kib_each = |after: u64| (after as f64 - before as f64) / 1024.0 / sockets;
         let mut figures = vec![
             Figure::IdleMemory.of(kib_each(idle)),
             Figure::UsedMemory.of(kib_each(used)),
+            Figure::TimelineMemory.of(kib_each(looked)),
             Figure::ConnectionsPerSecond.of(sockets / stretch.seconds),
             Figure::ConnectMedian.of(durations.quantile(0.5)),
             Figure::ConnectTail.of(durations.quantile(0.99)),
@@ -79,9 +89,11 @@ async fn exchange_and_close(
     pairs: impl Iterator<Item = Pair>,
 ) -> Result<(), LoadError> {
     let (fleet, _) = fleet::open(endpoint, pairs, AT_ONCE).await?;
-    for mut linked in fleet {
+    fleet::for_each(fleet.into_iter(), AT_ONCE, |mut linked| async move {
         let id = linked.request(WARM_UP_MESSAGE, 1).await?;
         linked.answer(WARM_UP_MESSAGE, id).await?;
-    }
+        linked.snapshot(WARM_UP_SNAPSHOT).await
+    })
+    .await?;
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! From the results of many runs to the tables of `docs/performance.md`: medians over the runs, and
 //! per figure the median of the ratios of neighbouring runs, which a slow drift of the machine does
-//! not disturb.
+//! not disturb. Loads that differ in one thing are compared in the same way.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::comparison::Comparison;
 use super::figures::{Aim, Figure};
 
 /// The contender that the report is about.
@@ -26,13 +27,16 @@ pub enum ReportError {
 /// Values by run number.
 type Runs = BTreeMap<usize, f64>;
 
-/// Writes one Markdown table per load from lines of `load`, contender (`relay` or `floor`), run
+/// Runs of one load, by figure and contender.
+type Values<'a> = BTreeMap<(Figure, &'a str), Runs>;
+
+/// Writes one Markdown table per load, and one per comparison of two loads, from lines of `load`, contender (`relay` or `floor`), run
 /// number, figure and value, with tabs between.
 ///
 /// # Errors
 /// When a line is no result, or none is the relay's.
 pub fn report(results: &str) -> Result<String, ReportError> {
-    let mut loads: BTreeMap<&str, BTreeMap<(Figure, &str), Runs>> = BTreeMap::new();
+    let mut loads: BTreeMap<&str, Values<'_>> = BTreeMap::new();
     for (index, line) in results.lines().enumerate() {
         let (load, contender, run, figure, value) =
             parse(line).ok_or(ReportError::BadLine(index + 1))?;
@@ -44,32 +48,67 @@ pub fn report(results: &str) -> Result<String, ReportError> {
             .insert(run, value);
     }
     let mut text = String::new();
-    let nothing = Runs::new();
     for (load, values) in &loads {
-        let mut rows = String::new();
-        let mut counted = 0;
-        for figure in Figure::ALL {
-            let Some(relay) = values.get(&(figure, RELAY)) else {
-                continue;
-            };
-            let floor = values.get(&(figure, FLOOR)).unwrap_or(&nothing);
-            counted = counted.max(relay.len());
-            // Writing to a string cannot fail.
-            let _ = writeln!(rows, "{}", row(load, figure, relay, floor));
-        }
-        if rows.is_empty() {
+        let figures = Figure::ALL.map(|figure| (figure, figure.aim(load)));
+        append_table(&mut text, load, values, &figures);
+    }
+    for comparison in Comparison::ALL {
+        let (Some(load), Some(reference)) =
+            (loads.get(comparison.load), loads.get(comparison.reference))
+        else {
             continue;
-        }
-        let _ = write!(
-            text,
-            "### {load}, {counted} runs of each\n\n\
-             | figure | relay | minimal relay | ratio | aim | |\n|---|---|---|---|---|---|\n{rows}\n"
-        );
+        };
+        let title = format!("{} over {}", comparison.load, comparison.reference);
+        let values = quotients(load, reference);
+        append_table(&mut text, &title, &values, comparison.figures);
     }
     if text.is_empty() {
         return Err(ReportError::Empty);
     }
     Ok(text)
+}
+
+/// Appends a table with a row for each of these figures that the relay has values of.
+fn append_table(
+    text: &mut String,
+    title: &str,
+    values: &Values<'_>,
+    figures: &[(Figure, Option<Aim>)],
+) {
+    let nothing = Runs::new();
+    let mut rows = String::new();
+    let mut counted = 0;
+    for &(figure, aim) in figures {
+        let Some(relay) = values.get(&(figure, RELAY)) else {
+            continue;
+        };
+        let floor = values.get(&(figure, FLOOR)).unwrap_or(&nothing);
+        counted = counted.max(relay.len());
+        // Writing to a string cannot fail.
+        let _ = writeln!(rows, "{}", row(figure, aim, relay, floor));
+    }
+    if counted == 0 {
+        return;
+    }
+    let _ = write!(
+        text,
+        "### {title}, {counted} runs of each\n\n\
+         | figure | relay | minimal relay | ratio | aim | |\n|---|---|---|---|---|---|\n{rows}\n"
+    );
+}
+
+/// Every value of a load over the one of the reference in the same run of the same contender.
+fn quotients<'a>(load: &Values<'a>, reference: &Values<'_>) -> Values<'a> {
+    load.iter()
+        .filter_map(|(key, runs)| {
+            let reference = reference.get(key)?;
+            let quotients = runs
+                .iter()
+                .filter_map(|(run, value)| Some((*run, value / reference.get(run)?)))
+                .filter(|(_, quotient)| quotient.is_finite());
+            Some((*key, quotients.collect::<Runs>()))
+        })
+        .collect()
 }
 
 fn parse(line: &str) -> Option<(&str, &str, usize, Figure, f64)> {
@@ -87,14 +126,13 @@ fn parse(line: &str) -> Option<(&str, &str, usize, Figure, f64)> {
     ))
 }
 
-fn row(load: &str, figure: Figure, relay: &Runs, floor: &Runs) -> String {
+fn row(figure: Figure, aim: Option<Aim>, relay: &Runs, floor: &Runs) -> String {
     let ratios = relay
         .iter()
         .filter_map(|(run, value)| Some(value / floor.get(run)?))
         .filter(|ratio| ratio.is_finite());
     let ratio = median(ratios);
     let own = median(relay.values().copied());
-    let aim = figure.aim(load);
     let verdict = match (aim, own) {
         (Some(aim), Some(own)) if aim.is_met(own, ratio) => "met",
         (Some(_), _) => "**missed**",
@@ -200,6 +238,23 @@ mod tests {
         assert!(table.contains("| 0.99 | ratio ≤ 1.00 | met |"), "{table}");
         assert!(table.contains("| CPUs busy otherwise | 0.10 (0.10 to 0.10) | – | – |  |  |"));
         assert!(table.starts_with("### rpc-256, 2 runs of each"));
+    }
+
+    /// A disturbance that lasts for a round meets both loads and leaves their quotient alone.
+    #[test]
+    fn loads_are_compared_within_a_round() {
+        let mut results = String::new();
+        for (run, speed) in [(1, 1.0), (2, 10.0), (3, 2.0)] {
+            for (load, value) in [("frozen-none", 50.0), ("frozen-one", 54.0)] {
+                let value = value * speed;
+                results.push_str(&format!("{load}\trelay\t{run}\tevent_p99_us\t{value}\n"));
+            }
+        }
+        let table = report(&results).unwrap();
+        let expected = "### frozen-one over frozen-none, 3 runs of each\n\n\
+            | figure | relay | minimal relay | ratio | aim | |\n|---|---|---|---|---|---|\n\
+            | publish to receipt of an event p99, µs | 1.08 (1.08 to 1.08) | – | – | ≤ 1.1 | met |\n";
+        assert!(table.contains(expected), "{table}");
     }
 
     #[test]

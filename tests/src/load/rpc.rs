@@ -1,8 +1,7 @@
 //! The closed-loop load: every phone keeps a fixed number of requests open and sends the next one
 //! when an answer arrives, so the server is as busy as it can be and never swamped.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -12,9 +11,11 @@ use super::client::{Client, Endpoint};
 use super::devices::Pair;
 use super::error::LoadError;
 use super::figures::{Figure, Measured};
-use super::fleet::{self, Linked, outcome};
+use super::fleet::{self, Linked, failure, outcome};
 use super::histogram::Histogram;
+use super::large::{Large, Loader};
 use super::meter::Meter;
+use super::phase::Phase;
 use super::process::Process;
 use super::traffic::{Inspector, RequestId, Template};
 
@@ -36,25 +37,8 @@ pub struct RpcLoad {
     pub warm_up: Duration,
     /// Length of the measurement.
     pub measured: Duration,
-}
-
-/// Where a run stands, as its tasks see it.
-#[derive(Clone)]
-struct Phase(Arc<AtomicU8>);
-
-impl Phase {
-    const WARM_UP: u8 = 0;
-    const MEASURED: u8 = 1;
-    const OVER: u8 = 2;
-
-    fn set(&self, phase: u8) {
-        // Each task may see it a little later: a round trip more or less does not matter.
-        self.0.store(phase, Ordering::Relaxed);
-    }
-
-    fn is(&self, phase: u8) -> bool {
-        self.0.load(Ordering::Relaxed) == phase
-    }
+    /// Who loads large answers beside it, if that is the question.
+    pub beside: Option<Large>,
 }
 
 impl RpcLoad {
@@ -68,18 +52,40 @@ impl RpcLoad {
         server: Process,
     ) -> Result<Vec<Measured>, LoadError> {
         let (fleet, _) = fleet::open(endpoint, (0..self.pairs).map(Pair), OPENED_AT_ONCE).await?;
-        let phase = Phase(Arc::new(AtomicU8::new(Phase::WARM_UP)));
+        let phase = Phase::warm_up();
         let mut desktops = JoinSet::new();
         let mut phones = JoinSet::new();
+        let mut shared = None;
         for Linked {
             pair,
             desktop,
             phone,
         } in fleet
         {
-            desktops.spawn(serve(desktop, pair, self.size));
-            phones.spawn(ask(phone, pair, self, phase.clone()));
+            if self.beside == Some(Large::Shared) && pair == Pair(0) {
+                shared = Some(desktop);
+            } else {
+                desktops.spawn(Desktop::new(desktop, pair, self.size).serve());
+            }
+            phones.spawn(ask_measured(phone, pair, self, phase.clone()));
         }
+        let pair = match self.beside {
+            None | Some(Large::None) => None,
+            Some(Large::Own) => Some(Pair(self.pairs)),
+            Some(Large::Shared) => Some(Pair(0)),
+        };
+        let mut loader = match pair {
+            Some(pair) => {
+                Some(Loader::start(endpoint, pair, shared, self.size, phase.clone()).await?)
+            }
+            None => None,
+        };
+        let loader_fails = async {
+            match &mut loader {
+                Some(loader) => loader.failure().await,
+                None => std::future::pending().await,
+            }
+        };
         let measurement = async {
             sleep(self.warm_up).await;
             let meter = Meter::start(server)?;
@@ -93,16 +99,23 @@ impl RpcLoad {
             biased;
             Some(failed) = desktops.join_next() => return Err(failure(failed)),
             Some(failed) = phones.join_next() => return Err(failure(failed)),
+            failed = loader_fails => return Err(failed),
             stretch = measurement => stretch?,
         };
         let mut durations = Histogram::default();
+        let mut slowest = 0.0_f64;
         let collected = async {
             while let Some(finished) = phones.join_next().await {
-                durations.add(&outcome(finished)?);
+                let of_pair = outcome(finished)?;
+                durations.add(&of_pair);
+                slowest = slowest.max(of_pair.quantile(0.99));
             }
-            Ok(())
+            match loader {
+                Some(loader) => loader.end().await.map(Some),
+                None => Ok(None),
+            }
         };
-        timeout(LAST_ANSWERS, collected)
+        let large = timeout(LAST_ANSWERS, collected)
             .await
             .unwrap_or(Err(LoadError::TimedOut {
                 what: "the last answer to a phone",
@@ -115,60 +128,106 @@ impl RpcLoad {
             Figure::LatencyTail.of(durations.quantile(0.99)),
             Figure::CpuPerRoundTrip.of(stretch.server * 1e6 / round_trips),
         ];
+        if self.beside.is_some() {
+            figures.push(Figure::SlowestTail.of(slowest));
+        }
+        figures.extend(
+            large.map(|large| Figure::LargePerSecond.of(large.count() as f64 / stretch.seconds)),
+        );
         figures.extend(stretch.surroundings());
         Ok(figures)
     }
 }
 
-fn failure<R>(finished: Result<Result<R, LoadError>, tokio::task::JoinError>) -> LoadError {
-    match outcome(finished) {
-        Err(error) => error,
-        Ok(_) => LoadError::Unexpected("the end of a task in the middle of the run".to_owned()),
-    }
+/// A desktop: answers every request, all requests of one read in one write.
+pub(super) struct Desktop {
+    client: Client,
+    requests: Inspector,
+    answer: Template,
+    /// What the phone of this number gets instead.
+    large: Option<(usize, Template)>,
 }
 
-/// A desktop: answers every request, all requests of one read in one write.
-async fn serve(
-    mut desktop: Client,
-    pair: Pair,
-    size: usize,
-) -> Result<std::convert::Infallible, LoadError> {
-    let answer = Template::response(size, pair.phone().id());
-    let mut requests = Inspector::of_requests(&Template::request(size));
-    let mut out = Vec::new();
-    loop {
-        out.clear();
-        desktop
-            .read(|message| {
-                if let Some(id) = requests.inspect(message)? {
-                    answer.append(&mut out, id);
-                }
-                Ok(())
-            })
-            .await?;
-        if !out.is_empty() {
-            desktop.send(&out).await?;
+impl Desktop {
+    pub(super) fn new(client: Client, pair: Pair, size: usize) -> Self {
+        Self {
+            client,
+            requests: Inspector::of_requests(&Template::request(size)),
+            answer: Template::response(size, pair.phone().id()),
+            large: None,
+        }
+    }
+
+    /// Lets requests of the phone with this number have another answer.
+    pub(super) fn with_large(self, phone: usize, answer: Template) -> Self {
+        Self {
+            large: Some((phone, answer)),
+            ..self
+        }
+    }
+
+    pub(super) async fn serve(mut self) -> Result<Infallible, LoadError> {
+        let mut out = Vec::new();
+        loop {
+            out.clear();
+            self.client
+                .read(|message| {
+                    if let Some(id) = self.requests.inspect(message)? {
+                        match &self.large {
+                            Some((phone, large)) if id.phone() == Some(*phone) => {
+                                large.append(&mut out, id);
+                            }
+                            _ => self.answer.append(&mut out, id),
+                        }
+                    }
+                    Ok(())
+                })
+                .await?;
+            if !out.is_empty() {
+                self.client.send(&out).await?;
+            }
         }
     }
 }
 
-/// A phone: fills its slots, and a slot again as soon as its answer is there.
-async fn ask(
-    mut phone: Client,
+/// A phone of a pair, which must get an answer in the measured time.
+async fn ask_measured(
+    phone: Client,
     pair: Pair,
     load: RpcLoad,
     phase: Phase,
 ) -> Result<Histogram, LoadError> {
     let request = Template::request(load.size);
-    let mut answers = Inspector::of_responses(&Template::response(load.size, pair.phone().id()));
+    let answers = Inspector::of_responses(&Template::response(load.size, pair.phone().id()));
+    let slots = Slots::new(pair.0, load.in_flight);
+    let durations = ask(phone, request, answers, slots, phase).await?;
+    if durations.count() == 0 {
+        return Err(LoadError::Starved(pair.0));
+    }
+    Ok(durations)
+}
+
+/// A phone: fills its slots, and a slot again as soon as its answer is there, until the run is over
+/// and the answers that it then waits for have come.
+pub(super) async fn ask(
+    mut phone: Client,
+    request: Template,
+    mut answers: Inspector,
+    mut slots: Slots,
+    phase: Phase,
+) -> Result<Histogram, LoadError> {
     let mut durations = Histogram::default();
-    let mut slots = Slots::new(pair.0, load.in_flight);
     let mut out = Vec::new();
-    while !phase.is(Phase::OVER) {
-        out.clear();
-        slots.fill(|id| request.append(&mut out, id));
-        if !out.is_empty() {
-            phone.send(&out).await?;
+    loop {
+        if !phase.is(Phase::OVER) {
+            out.clear();
+            slots.fill(|id| request.append(&mut out, id));
+            if !out.is_empty() {
+                phone.send(&out).await?;
+            }
+        }
+        if slots.are_free() {
+            return Ok(durations);
         }
         phone
             .read(|message| {
@@ -182,14 +241,10 @@ async fn ask(
             })
             .await?;
     }
-    if durations.count() == 0 {
-        return Err(LoadError::Starved(pair.0));
-    }
-    Ok(durations)
 }
 
 /// The open requests of one phone.
-struct Slots {
+pub(super) struct Slots {
     phone: usize,
     sent: u64,
     open: Vec<Option<(RequestId, Instant)>>,
@@ -197,13 +252,17 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(phone: usize, count: usize) -> Self {
+    pub(super) fn new(phone: usize, count: usize) -> Self {
         Self {
             phone,
             sent: 0,
             open: vec![None; count],
             free: (0..count).collect(),
         }
+    }
+
+    fn are_free(&self) -> bool {
+        self.free.len() == self.open.len()
     }
 
     /// Opens a request in every free slot and calls `send` with its id.

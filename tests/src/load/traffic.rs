@@ -34,6 +34,12 @@ impl RequestId {
         Self(id)
     }
 
+    /// The phone that it was made for.
+    pub(super) fn phone(self) -> Option<usize> {
+        let digits = std::str::from_utf8(&self.0[Self::PHONE]).ok()?;
+        usize::from_str_radix(digits, 16).ok()
+    }
+
     /// The slot that it was made with.
     pub(super) fn slot(self) -> Option<usize> {
         let digits = std::str::from_utf8(&self.0[Self::SLOT]).ok()?;
@@ -188,7 +194,7 @@ fn id_at(message: &[u8], offset: usize) -> Option<RequestId> {
     rest.starts_with(b"\"").then_some(RequestId(*id))
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+pub(super) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())
         .position(|window| window == wanted)
@@ -239,7 +245,7 @@ mod tests {
     fn ids_say_where_they_come_from() {
         let id = RequestId::new(0xAB, 0x1F, 0xFFFF);
         assert_eq!(id.to_string(), "000000ab-001f-4000-8000-00000000ffff");
-        assert_eq!(id.slot(), Some(0x1F));
+        assert_eq!((id.phone(), id.slot()), (Some(0xAB), Some(0x1F)));
     }
 
     /// TR-8: a rebuilt envelope is taken, an altered body or another length is not.
