@@ -73,6 +73,15 @@ impl Socket {
         }
     }
 
+    /// The port of this side.
+    ///
+    /// # Panics
+    /// When the connection has failed already.
+    pub fn port(&self) -> u16 {
+        let address = self.stream.get_ref().local_addr();
+        address.expect("the socket is connected").port()
+    }
+
     /// Sends a frame.
     pub async fn send(&mut self, frame: &Value) {
         self.send_text(&frame.to_string()).await;

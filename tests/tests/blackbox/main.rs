@@ -35,5 +35,6 @@ mod sessions;
 mod signals;
 mod sqlite;
 mod targets;
+mod timelines;
 mod upgrade;
 mod verbatim;
