@@ -1,7 +1,9 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
 mod api_keys;
+mod busy_sender;
 mod change_device;
+mod churn;
 mod closing;
 mod command_line;
 mod connect_limit;
@@ -11,10 +13,13 @@ mod events;
 mod file_limit;
 mod foreign_devices;
 mod framing;
+mod frozen_desktop;
+mod frozen_reader;
 mod half_open;
 mod handshake;
 mod http;
 mod json_extremes;
+mod large_messages;
 mod liveness;
 mod log;
 mod messages;
@@ -27,12 +32,14 @@ mod refusals;
 mod registration;
 mod replacement;
 mod requests;
+mod resets;
 mod responses;
 mod restart;
 mod rpc_bounds;
 mod rpc_errors;
 mod sessions;
 mod signals;
+mod silent_sockets;
 mod sqlite;
 mod targets;
 mod timelines;
