@@ -8,6 +8,10 @@ use std::path::Path;
 use super::process::Relay;
 use crate::load::Process;
 
+/// Descriptors that a relay may open at any time without a device's doing: its connections to the
+/// database, at most eight with three files each, and those that the test's HTTP client keeps.
+pub const OTHER_FILES: usize = 32;
+
 /// `st` of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 /// `st` of an established connection.
@@ -38,7 +42,18 @@ impl Relay {
         descriptors(self.process_id()).count()
     }
 
-    /// The ports of those whose connections it has a descriptor of, whatever their state.
+    /// How many descriptors it has of sockets that the kernel has ended: those of connections that were
+    /// reset stand in no table any more.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn dead_sockets(&self) -> usize {
+        let held: BTreeSet<u64> = descriptors(self.process_id()).flatten().collect();
+        let living = living_sockets();
+        held.difference(&living).count()
+    }
+
+    /// The ports of those whose connections it has a descriptor of, reset ones left out.
     ///
     /// # Panics
     /// When it has ended.
@@ -59,15 +74,17 @@ impl Relay {
         established.map(|connection| connection.peer).collect()
     }
 
-    /// Waits until nothing is left of the connection from this port: no descriptor, and none that the
-    /// kernel goes on with.
+    /// Waits until nothing is left of the connection from this port: no descriptor, be it of a connection
+    /// that was reset, and none that the kernel goes on with.
     ///
     /// # Panics
     /// When it stays.
     pub async fn until_gone(&self, peer: u16) {
         let what = format!("the end of the connection from port {peer}");
         self.eventually(&what, async || {
-            !self.peers().contains(&peer) && !self.established().contains(&peer)
+            !self.peers().contains(&peer)
+                && !self.established().contains(&peer)
+                && self.dead_sockets() == 0
         })
         .await;
     }
@@ -85,6 +102,30 @@ fn descriptors(process: u32) -> impl Iterator<Item = Option<u64>> {
 fn socket_inode(target: &Path) -> Option<u64> {
     let name = target.to_str()?.strip_prefix("socket:[")?;
     name.strip_suffix(']')?.parse().ok()
+}
+
+/// The inodes of all sockets in the kernel's tables.
+fn living_sockets() -> BTreeSet<u64> {
+    // Each table with the place of the inode among its fields.
+    let tables = [
+        ("tcp", 9),
+        ("tcp6", 9),
+        ("udp", 9),
+        ("udp6", 9),
+        ("unix", 6),
+    ];
+    let mut living = BTreeSet::new();
+    for (table, place) in tables {
+        let path = format!("/proc/net/{table}");
+        // There is no table of a family that the kernel does not have.
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let fields = text
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_ascii_whitespace().nth(place));
+        living.extend(fields.filter_map(|inode| inode.parse::<u64>().ok()));
+    }
+    living
 }
 
 /// The relay's side of a connection.
@@ -155,7 +196,16 @@ mod tests {
         let found: Vec<_> = connections_to(port).collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].peer, peer.port());
-        assert!(found[0].established && held.contains(&found[0].inode));
+        let inode = found[0].inode;
+        assert!(found[0].established && held.contains(&inode));
+        assert!(living_sockets().contains(&inode));
+
+        // Reset, the connection is gone, but our descriptor of it is not.
+        let linger = Some(std::time::Duration::ZERO);
+        socket2::SockRef::from(&client).set_linger(linger).unwrap();
         drop(client);
+        while living_sockets().contains(&inode) {}
+        let held: BTreeSet<u64> = descriptors(std::process::id()).flatten().collect();
+        assert!(held.contains(&inode));
     }
 }

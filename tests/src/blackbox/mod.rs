@@ -47,6 +47,7 @@ pub use database::{Database, Dump};
 pub use database_proxy::{DatabaseProxy, Network};
 pub use description::conforms;
 pub use evidence::Evidence;
+pub use footprint::OTHER_FILES;
 pub use frame::{Frame, is_time};
 pub use identity_provider::{Behaviour, IdentityProvider, SigningKey, key_set};
 pub use length::{by_length, is_long};

@@ -148,7 +148,10 @@ async fn no_ghost_is_left() {
     relay
         .eventually("as many sockets as connections", async || {
             let peers = relay.peers();
-            peers == relay.established() && peers.is_superset(&staying) && peers.is_disjoint(&left)
+            peers == relay.established()
+                && peers.is_superset(&staying)
+                && peers.is_disjoint(&left)
+                && relay.dead_sockets() == 0
         })
         .await;
     for socket in &mut sockets {

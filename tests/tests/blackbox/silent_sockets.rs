@@ -1,7 +1,7 @@
 //! Sockets that are opened and never registered: each is closed in time, and nothing of them stays
 //! (TR-9).
 
-use relay_tests::blackbox::{Account, OpCode, Relay, by_length, encode, header};
+use relay_tests::blackbox::{Account, OTHER_FILES, OpCode, Relay, by_length, encode, header};
 use serde_json::json;
 
 /// What is said on a socket that never registers, in turn: nothing, a ping of each kind, a frame that is
@@ -50,7 +50,9 @@ async fn silent_sockets_are_closed() {
         relay
             .eventually("the end of all of them", async || {
                 let peers = relay.peers();
-                relay.open_files() <= before && ports.iter().all(|port| !peers.contains(port))
+                ports.iter().all(|port| !peers.contains(port))
+                    && relay.dead_sockets() == 0
+                    && relay.open_files() <= before + OTHER_FILES
             })
             .await;
         desktop.ping().await;
