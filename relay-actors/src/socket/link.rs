@@ -264,10 +264,13 @@ impl Link {
     }
 
     /// Begins to close: the close frame is the last to leave, behind what waits in the control lane.
-    /// The peer has `close_timeout` to answer it. A link that closes already goes on as it was.
+    /// The peer has `close_timeout` to answer it; nothing else that it sends is kept, as nobody would
+    /// have it and no ceiling would hold for it. A link that closes already goes on as it was.
     pub fn close(&mut self, code: CloseCode, now: Instant) {
         if self.phase == Phase::Open {
             self.outbox.close(close::encode(code.code(), ""));
+            self.reader.discard();
+            self.unfinished.set(self.reader.buffered());
             self.phase = Phase::AwaitingPeer {
                 deadline: now + self.limits.close_timeout,
             };

@@ -32,7 +32,7 @@ pub(super) enum MessageLength {
 enum Kind {
     Text(Utf8Progress),
     Binary,
-    /// Binary that nobody wants: counted, not kept.
+    /// What nobody wants: counted, not kept.
     Discarded,
 }
 
@@ -49,6 +49,12 @@ impl UnfinishedMessage {
             received: 0,
             buffer: Vec::new(),
         }
+    }
+
+    /// Gives back its bytes, and keeps none that come.
+    pub(super) fn discard(&mut self) {
+        self.kind = Kind::Discarded;
+        self.buffer = Vec::new();
     }
 
     /// Payload bytes received over all frames.

@@ -47,6 +47,8 @@ pub struct Reader {
     /// The payload so far of a control frame that came in pieces.
     control: Vec<u8>,
     keep_binary: bool,
+    /// No message is kept any more.
+    discarding: bool,
 }
 
 /// Where in the byte stream the reader stands.
@@ -87,6 +89,7 @@ impl Reader {
             message: None,
             control: Vec::new(),
             keep_binary: false,
+            discarding: false,
         }
     }
 
@@ -95,6 +98,15 @@ impl Reader {
     pub fn keeping_binary(mut self) -> Self {
         self.keep_binary = true;
         self
+    }
+
+    /// Gives back what it holds of a message under way and keeps none from here on, for a connection
+    /// that only waits for the peer's close: messages are returned as binary ones without payload.
+    pub fn discard(&mut self) {
+        self.discarding = true;
+        if let Some(message) = &mut self.message {
+            message.discard();
+        }
     }
 
     /// Changes the limit to `bytes`, from the next frame's head on; a message under way whose next
@@ -225,6 +237,9 @@ impl Reader {
             (payload, ascii)
         };
         let incoming = match header.opcode {
+            OpCode::Text | OpCode::Binary if header.fin && self.discarding => {
+                Incoming::Binary(None)
+            }
             OpCode::Text if header.fin => {
                 let (text, ascii) = unmask();
                 utf8::check(&text, ascii).map_err(|_| ProtocolError::InvalidUtf8)?;
@@ -244,7 +259,10 @@ impl Reader {
     /// Begins a frame that is a fragment or did not come in one piece.
     fn begin(&mut self, header: &FrameHeader, length: usize) {
         if matches!(header.opcode, OpCode::Text | OpCode::Binary) {
-            let message = UnfinishedMessage::new(header.opcode, self.keep_binary);
+            let mut message = UnfinishedMessage::new(header.opcode, self.keep_binary);
+            if self.discarding {
+                message.discard();
+            }
             self.message = Some(Box::new(message));
         }
         self.position = Position::Payload(CurrentFrame {

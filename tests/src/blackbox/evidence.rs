@@ -110,6 +110,11 @@ impl Transcript {
         self.entries.push(format!("← {}", shortened(text)));
     }
 
+    /// Drops what went over the socket so far, for tests that send without end.
+    pub(super) fn forget(&mut self) {
+        self.entries.clear();
+    }
+
     /// Ends the test.
     pub(super) fn fail(&self, problem: &str) -> ! {
         let mut text = format!("{}: {problem}\n--- frames of this socket ---\n", self.name);

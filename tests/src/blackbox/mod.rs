@@ -25,13 +25,16 @@ mod database;
 mod database_proxy;
 mod description;
 mod evidence;
+mod footprint;
 mod frame;
 mod identity_provider;
+mod length;
 mod process;
 mod raw;
 mod raw_frame;
 mod rpc;
 mod socket;
+mod timeline;
 mod token;
 
 use std::time::Duration;
@@ -44,13 +47,16 @@ pub use database::{Database, Dump};
 pub use database_proxy::{DatabaseProxy, Network};
 pub use description::conforms;
 pub use evidence::Evidence;
+pub use footprint::OTHER_FILES;
 pub use frame::{Frame, is_time};
 pub use identity_provider::{Behaviour, IdentityProvider, SigningKey, key_set};
+pub use length::{by_length, is_long};
 pub use process::{Relay, SECRET, Site};
 pub use raw::RawSocket;
 pub use raw_frame::{OpCode, RawFrame, encode, header};
 pub use rpc::{failure, pending, rpc_request, rpc_response};
 pub use socket::Socket;
+pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
 
 /// How long a test waits for what must happen. Long, because it is only used up by a failure.

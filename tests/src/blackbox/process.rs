@@ -205,6 +205,14 @@ impl Relay {
         self.address
     }
 
+    /// The id of its process.
+    ///
+    /// # Panics
+    /// When the relay has ended already.
+    pub(super) fn process_id(&self) -> u32 {
+        self.child.id().expect("the relay runs")
+    }
+
     /// Its log.
     pub fn evidence(&self) -> &Evidence {
         &self.evidence
@@ -276,7 +284,7 @@ impl Relay {
     /// # Panics
     /// When the relay has ended already.
     pub async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("the relay runs");
+        let id = self.process_id();
         let status = Command::new("sh")
             .arg("-c")
             .arg(format!("kill -{name} {id}"))
@@ -290,7 +298,7 @@ impl Relay {
     /// # Panics
     /// When the relay has ended already.
     pub fn processor_ticks(&self) -> u64 {
-        let id = self.child.id().expect("the relay runs");
+        let id = self.process_id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("Linux");
         // The name of the program may hold blanks and ends with the last bracket.
         let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");

@@ -108,6 +108,23 @@ impl RawSocket {
         self.received.drain(..count).collect()
     }
 
+    /// The port of this side.
+    pub fn port(&self) -> u16 {
+        let address = self.stream.local_addr();
+        address.expect("the socket is connected").port()
+    }
+
+    /// Reads a little of what comes, as a slow peer does; false at the end of the connection.
+    pub async fn read_at_most(&mut self, bytes: usize) -> bool {
+        let mut block = vec![0; bytes];
+        self.read_into(&mut block, "bytes").await > 0
+    }
+
+    /// The next frame of what was read already.
+    pub fn take_frame(&mut self) -> Option<RawFrame> {
+        RawFrame::take(&mut self.received)
+    }
+
     /// Whether something has come that was not read yet; does not wait.
     pub fn has_answer(&self) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit(); 1];
@@ -252,8 +269,11 @@ impl RawSocket {
 
     /// Reads once; 0 at the end of the connection.
     async fn read(&mut self, what: &str) -> usize {
-        let mut block = vec![0; 64 * 1024];
-        match tokio::time::timeout(DEADLINE, self.stream.read(&mut block)).await {
+        self.read_into(&mut vec![0; 64 * 1024], what).await
+    }
+
+    async fn read_into(&mut self, block: &mut [u8], what: &str) -> usize {
+        match tokio::time::timeout(DEADLINE, self.stream.read(block)).await {
             Ok(Ok(bytes)) => {
                 self.received.extend(&block[..bytes]);
                 bytes

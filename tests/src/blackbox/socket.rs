@@ -73,6 +73,15 @@ impl Socket {
         }
     }
 
+    /// The port of this side.
+    ///
+    /// # Panics
+    /// When the connection has failed already.
+    pub fn port(&self) -> u16 {
+        let address = self.stream.get_ref().local_addr();
+        address.expect("the socket is connected").port()
+    }
+
     /// Sends a frame.
     pub async fn send(&mut self, frame: &Value) {
         self.send_text(&frame.to_string()).await;
@@ -305,6 +314,12 @@ impl Socket {
     /// Frames that came and were not taken.
     pub fn unread(&self) -> impl Iterator<Item = &Frame> {
         self.unread.iter()
+    }
+
+    /// Takes all frames that came and were not taken, without waiting for more.
+    pub fn take_unread(&mut self) -> Vec<Frame> {
+        self.transcript.forget();
+        self.unread.drain(..).collect()
     }
 
     /// Checks that every frame that came so far was taken.

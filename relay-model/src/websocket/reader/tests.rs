@@ -405,3 +405,34 @@ fn messages_own_exactly_their_bytes() {
         assert_eq!((own.len(), own.capacity()), (payload.len(), payload.len()));
     }
 }
+
+/// TR-3: a reader that discards gives back what it held, keeps nothing of what comes, in one piece or in
+/// many, and finds the close behind it.
+#[test]
+fn a_discarding_reader_holds_nothing() {
+    let long = "x".repeat(100_000);
+    let stream = [
+        text(&long),
+        fragment(false, OpCode::Text, long.as_bytes()),
+        fragment(true, OpCode::Continuation, long.as_bytes()),
+        text("short"),
+        client_frame(true, OpCode::Close, &1000_u16.to_be_bytes(), KEY),
+    ]
+    .concat();
+    let (begun, rest) = stream.split_at(50_000);
+    for step in [1, 1_000, stream.len()] {
+        let mut reader = Reader::new(LIMIT);
+        assert_eq!(read_all(&mut reader, begun), []);
+        assert!(reader.buffered() > begun.len() / 2);
+        reader.discard();
+        let held = reader.buffered();
+        assert!(held < 1_000, "{held}");
+        let mut read = Vec::new();
+        for piece in rest.chunks(step) {
+            read.extend(read_all(&mut reader, piece));
+            assert!(reader.buffered() <= held);
+        }
+        assert_eq!(read[..3], vec![Incoming::Binary(None); 3]);
+        assert!(matches!(read[3..], [Incoming::Close(Some(_))]));
+    }
+}
