@@ -74,6 +74,16 @@ impl Relay {
         established.map(|connection| connection.peer).collect()
     }
 
+    /// Bytes that the kernel holds for the peer on this port: not sent, or not acknowledged.
+    ///
+    /// # Panics
+    /// When there is no such connection.
+    pub fn unsent_to(&self, peer: u16) -> u64 {
+        let mut connections = connections_to(self.address().port());
+        let connection = connections.find(|connection| connection.peer == peer);
+        connection.expect("a connection from that port").unsent
+    }
+
     /// Waits until nothing is left of the connection from this port: no descriptor, be it of a connection
     /// that was reset, and none that the kernel goes on with.
     ///
@@ -133,6 +143,7 @@ fn living_sockets() -> BTreeSet<u64> {
 struct Connection {
     peer: u16,
     established: bool,
+    unsent: u64,
     inode: u64,
 }
 
@@ -148,7 +159,7 @@ fn connections_to(port: u16) -> impl Iterator<Item = Connection> {
 
 fn connection_to(port: u16, line: &str) -> Option<Connection> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
-    let [_, local, remote, state, _, _, _, _, _, inode, ..] = fields[..] else {
+    let [_, local, remote, state, queues, _, _, _, _, inode, ..] = fields[..] else {
         return None;
     };
     let port_of = |address: &str| {
@@ -158,6 +169,7 @@ fn connection_to(port: u16, line: &str) -> Option<Connection> {
     (port_of(local)? == port && state != LISTENING).then_some(Connection {
         peer: port_of(remote)?,
         established: state == ESTABLISHED,
+        unsent: u64::from_str_radix(queues.split_once(':')?.0, 16).ok()?,
         inode: inode.parse().ok()?,
     })
 }
@@ -168,11 +180,12 @@ mod tests {
 
     #[test]
     fn connections_are_read_as_the_kernel_writes_them() {
-        let line = "   1: 0100007F:1F90 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000  \
+        let line = "   1: 0100007F:1F90 0100007F:D2F0 01 00000A00:00000000 00:00000000 00000000  \
                     1000        0 12345 1 0000000000000000 20 4 30 10 -1";
         let connection = Connection {
             peer: 0xD2F0,
             established: true,
+            unsent: 0xA00,
             inode: 12345,
         };
         assert_eq!(connection_to(0x1F90, line), Some(connection));

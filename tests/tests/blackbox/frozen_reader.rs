@@ -210,3 +210,28 @@ async fn snapshots_for_it_coalesce() {
     let settings = [("limits.write_stall_timeout", patience)];
     one_frozen_phone(&settings, stream, "stalled", 8 * MIB).await;
 }
+
+/// TR-10: of what waits for a phone that reads nothing the kernel holds 256 KiB at most; the rest waits in
+/// its lane, where it is counted.
+#[tokio::test]
+async fn the_kernel_holds_little_for_it() {
+    let relay = Relay::start_with(&[("limits.write_stall_timeout", "10m")]).await;
+    let mut desktop = relay.desktop(&Account::new()).await;
+    let device = desktop
+        .device
+        .account
+        .new_phone()
+        .targeting(&desktop.device);
+    relay.enrol(&device).await;
+    let mut frozen: RawSocket = relay.raw(&device).await;
+    frozen.register(&device).await;
+    for _ in 0..6 {
+        desktop.publish("x", json!("x".repeat(1024 * 1024))).await;
+    }
+    // Events of one sender are handled in order, so the last one has reached the phone's lane by then.
+    desktop.ping().await;
+    let held = async || relay.unsent_to(frozen.port()) > 0;
+    relay.eventually("something to wait", held).await;
+    let unsent = relay.unsent_to(frozen.port());
+    assert!(unsent <= 256 * 1024, "{unsent}");
+}
