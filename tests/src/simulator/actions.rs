@@ -22,7 +22,7 @@ const TURNS: u64 = 8;
 const IMPATIENCE: Duration = Duration::from_secs(20);
 
 impl Side {
-    fn can_talk(&self) -> bool {
+    pub(super) fn can_talk(&self) -> bool {
         let room = match self.phase {
             Phase::Fresh => false,
             Phase::Checking { waiting, .. } => waiting < MAY_WAIT,
@@ -31,7 +31,7 @@ impl Side {
         self.open && !self.vanished && room
     }
 
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.can_talk() && self.phase == Phase::Registered
     }
 }
@@ -77,6 +77,8 @@ impl World {
                 is_final,
             } => self.answer(connection, id, client, is_final),
             Due::Ghost(connection) => self.ghost(connection),
+            Due::Renew(connection, session) => self.renew(connection, session),
+            Due::Publish(connection) => self.publish(connection),
             Due::ReadAgain(connection) => {
                 if self.side(connection).open && !self.side(connection).vanished {
                     self.read_again(connection);
@@ -99,6 +101,8 @@ impl World {
             Act::AskForeign => self.ask_foreign(),
             Act::Flood => self.flood(),
             Act::Note => self.send_note(),
+            Act::Interest => self.take_interest(),
+            Act::Publish => self.publish_something(),
             Act::Heartbeat => {
                 if let Some(connection) = self.pick(Side::can_talk) {
                     self.talk(connection, Said::Heartbeat);
@@ -112,7 +116,10 @@ impl World {
             }
             Act::Vanish => self.vanish(),
             Act::Stall => {
-                if let Some(connection) = self.pick(|side| side.open && side.reading) {
+                let looks = self.dice.chance(60);
+                let fits =
+                    |side: &Side| side.open && side.reading && (!looks || side.interest.is_some());
+                if let Some(connection) = self.pick(fits) {
                     self.stall(connection);
                 }
             }
@@ -135,7 +142,7 @@ impl World {
         }
     }
 
-    fn pick(&mut self, is: impl Fn(&Side) -> bool) -> Option<ConnectionNo> {
+    pub(super) fn pick(&mut self, is: impl Fn(&Side) -> bool) -> Option<ConnectionNo> {
         let in_focus = |side: &Side| {
             let account = self.cast.member(side.device).account;
             self.focus.is_none_or(|focus| focus == account)
@@ -165,12 +172,12 @@ impl World {
         }
     }
 
-    fn pick_phone(&mut self, is: impl Fn(&Side) -> bool) -> Option<ConnectionNo> {
+    pub(super) fn pick_phone(&mut self, is: impl Fn(&Side) -> bool) -> Option<ConnectionNo> {
         let cast = std::rc::Rc::clone(&self.cast);
         self.pick(|side| is(side) && !cast.is_desktop(side.device))
     }
 
-    fn next_serial(&mut self) -> u64 {
+    pub(super) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
@@ -331,9 +338,11 @@ impl World {
         }
         let serial = self.next_serial();
         let is_desktop = self.cast.is_desktop(self.side(connection).device);
-        match self.dice.between(0..=2) {
+        match self.dice.between(0..=4) {
             0 => self.say(connection, Said::Heartbeat),
-            1 if !is_desktop => self.send_request(connection, format!("r{serial}"), serial),
+            1 | 2 if is_desktop => self.publish(connection),
+            2 => self.look(connection),
+            1 => self.send_request(connection, format!("r{serial}"), serial),
             _ => self.say(connection, Said::Note { serial, pad: 0 }),
         }
     }
@@ -364,7 +373,9 @@ impl World {
             _ => None,
         };
         let target = memory.target;
-        self.side_mut(connection).phase = Phase::Checking { waiting: 0, again };
+        let side = self.side_mut(connection);
+        side.phase = Phase::Checking { waiting: 0, again };
+        side.asked_target = target;
         self.say(connection, Said::Register { target, resume });
     }
 
@@ -413,6 +424,7 @@ impl World {
         self.order(connection, Order::Stall);
         let over = plan::stall(&mut self.dice);
         self.plan(over, Due::ReadAgain(connection));
+        self.pile_up(connection);
     }
 
     pub(super) fn read_again(&mut self, connection: ConnectionNo) {

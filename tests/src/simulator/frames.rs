@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::cast::{AccountNo, Cast, DeviceNo};
+use super::timeline_frames::{self, LeaseState, SessionNo, Snapshot, Version, Window};
 
 /// What a device says. Requests, answers and notes carry a serial number that no other one has, by
 /// which each is known wherever it turns up.
@@ -41,6 +42,17 @@ pub enum Said {
         /// How many bytes it carries beside.
         pad: usize,
     },
+    /// `chat:timeline-interest`.
+    Interest {
+        /// The session.
+        session: SessionNo,
+        /// How it is written.
+        dress: u8,
+        /// Whether it begins or goes on.
+        active: bool,
+    },
+    /// `chat:timeline-updated`.
+    Snapshot(Snapshot),
     /// An `event` for everybody.
     Note {
         /// Its serial number.
@@ -121,6 +133,24 @@ pub enum Heard {
         /// `error.data.delivered`.
         delivered: bool,
     },
+    /// `chat:timeline-interest-updated`.
+    Leases(LeaseState),
+    /// `chat:timeline-updated`, to the byte as it was sent but for its proof.
+    Snapshot {
+        /// Who sent it.
+        from: DeviceNo,
+        /// The snapshot, without its proof.
+        snapshot: Snapshot,
+    },
+    /// `chat:timeline-stale` for a window.
+    Stale {
+        /// The window.
+        window: Window,
+        /// The version that was lost.
+        version: Version,
+    },
+    /// `chat:timeline-stale` for all windows.
+    AllStale,
     /// Another device's event.
     Note {
         /// Who sent it.
@@ -135,6 +165,9 @@ pub enum Heard {
     /// Anything else, which nothing in a run gives cause for.
     Strange(String),
 }
+
+/// How much of something strange is shown.
+const STRANGE: usize = 2_000;
 
 fn pad(bytes: usize) -> String {
     "x".repeat(bytes)
@@ -179,6 +212,12 @@ impl Said {
                 });
                 json!({"type": "rpc.response", "payload": payload})
             }
+            Self::Interest {
+                session,
+                dress,
+                active,
+            } => return timeline_frames::interest(*session, *dress, *active),
+            Self::Snapshot(snapshot) => return timeline_frames::updated(snapshot),
             Self::Note { serial, pad: bytes } => {
                 let note = json!({"n": serial, "pad": pad(*bytes)});
                 let payload = json!({"eventType": "note", "payload": note});
@@ -192,7 +231,7 @@ impl Said {
 impl Heard {
     /// Reads a frame.
     pub fn read(text: &str, cast: &Cast) -> Self {
-        let strange = || Self::Strange(text.to_owned());
+        let strange = || Self::Strange(text.chars().take(STRANGE).collect());
         let Ok(frame) = serde_json::from_str::<Value>(text) else {
             return strange();
         };
@@ -207,7 +246,7 @@ impl Heard {
                 .map(|code| Self::Error(code.to_owned())),
             Some("rpc.request") => request(&frame["payload"], cast),
             Some("rpc.response") => response(&frame["payload"]),
-            Some("event") => event(&frame, cast),
+            Some("event") => event(&frame, text, cast),
             _ => None,
         };
         read.unwrap_or_else(strange)
@@ -253,7 +292,7 @@ fn response(payload: &Value) -> Option<Heard> {
     })
 }
 
-fn event(frame: &Value, cast: &Cast) -> Option<Heard> {
+fn event(frame: &Value, text: &str, cast: &Cast) -> Option<Heard> {
     let payload = &frame["payload"]["payload"];
     match frame["payload"]["eventType"].as_str()? {
         "device-status" => Some(Heard::Status {
@@ -270,7 +309,7 @@ fn event(frame: &Value, cast: &Cast) -> Option<Heard> {
             from: cast.find(frame["sourceDeviceId"].as_str()?)?,
             serial: payload["n"].as_u64()?,
         }),
-        _ => None,
+        other => timeline_frames::read(other, frame, text, cast),
     }
 }
 
@@ -308,6 +347,26 @@ impl fmt::Display for Said {
                     f,
                     "{end} answer {} #{serial} to {client} ({pad} B)",
                     short(id)
+                )
+            }
+            Self::Interest {
+                session, active, ..
+            } => {
+                let word = if *active { "interest" } else { "no interest" };
+                write!(f, "{word} in {session}")
+            }
+            Self::Snapshot(snapshot) => {
+                let Snapshot {
+                    serial,
+                    window,
+                    version,
+                    proof,
+                    pad,
+                    ..
+                } = snapshot;
+                write!(
+                    f,
+                    "snapshot #{serial} {window} {version} ({pad} B), proof {proof:?}"
                 )
             }
             Self::Note { serial, pad } => write!(f, "note #{serial} ({pad} B)"),
@@ -350,6 +409,30 @@ impl fmt::Display for Heard {
                     "failure {id} {code}, retryable {retryable}, delivered {delivered}"
                 )
             }
+            Self::Leases(state) => {
+                let LeaseState {
+                    session,
+                    expires,
+                    generation,
+                    revision,
+                    ..
+                } = state;
+                write!(
+                    f,
+                    "leases of {session} until {expires:?}, generation {generation:?} ({revision})"
+                )
+            }
+            Self::Snapshot { from, snapshot } => {
+                let Snapshot {
+                    serial,
+                    window,
+                    version,
+                    ..
+                } = snapshot;
+                write!(f, "snapshot #{serial} {window} {version} of {from}")
+            }
+            Self::Stale { window, version } => write!(f, "stale {window} {version}"),
+            Self::AllStale => f.write_str("all stale"),
             Self::Note { from, serial } => write!(f, "note #{serial} of {from}"),
             Self::Close(code) => write!(f, "close {code}"),
             Self::End => f.write_str("end"),

@@ -11,9 +11,10 @@
 //! state. Then either the relay is stopped under its devices, or all faults end, everything comes to
 //! rest, everybody leaves, and nothing may be left.
 //!
-//! - [`cast`]: who takes part; `plan`: the odds; `world`, `actions`, `reactions`: what devices do
+//! - [`cast`]: who takes part; `plan`: the odds; `world`, `actions`, `reactions`: what devices do;
+//!   `timelines`: what they do about leases and snapshots
 //! - `line`, `pipe`, `environment`, [`weather`]: the world around the relay
-//! - [`frames`], [`trace`]: what is said and written down
+//! - [`frames`], [`timeline_frames`], [`trace`]: what is said and written down
 //! - [`oracle`]: what must hold
 //!
 //! What devices do is kept apart from what is asked of the relay: the oracle sees the trace alone,
@@ -29,6 +30,8 @@ pub mod oracle;
 mod pipe;
 mod plan;
 mod reactions;
+pub mod timeline_frames;
+mod timelines;
 pub mod trace;
 pub mod weather;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relay_model::limits::{DESKTOP_RECONNECT_GRACE, Limits};
+use relay_model::limits::{DESKTOP_RECONNECT_GRACE, Limits, TIMELINE_INTEREST_TTL};
 
 use super::dice::Dice;
 
@@ -25,6 +25,10 @@ pub enum Act {
     Flood,
     /// A device sends an event to all (EV-1).
     Note,
+    /// A phone takes, renews or ends an interest in a session (TL-1).
+    Interest,
+    /// A desktop publishes snapshots (TL-5).
+    Publish,
     /// A device sends a heartbeat.
     Heartbeat,
     /// A device ends its connection, one way or another.
@@ -52,6 +56,8 @@ const ACTS: &[(u64, Act)] = &[
     (3, Act::AskForeign),
     (3, Act::Flood),
     (6, Act::Note),
+    (14, Act::Interest),
+    (22, Act::Publish),
     (6, Act::Heartbeat),
     (10, Act::Leave),
     (5, Act::Vanish),
@@ -65,6 +71,8 @@ const ACTS: &[(u64, Act)] = &[
 const ACTS_OF_A_BURST: &[(u64, Act)] = &[
     (40, Act::Ask),
     (10, Act::Note),
+    (12, Act::Interest),
+    (12, Act::Publish),
     (5, Act::Heartbeat),
     (15, Act::Leave),
     (5, Act::Vanish),
@@ -144,6 +152,94 @@ pub fn pad(dice: &mut Dice) -> usize {
     if dice.chance(25) { LARGE } else { 0 }
 }
 
+/// When a phone renews its interest: usually well in time, sometimes at the very deadline (TL-3), or not
+/// at all.
+pub fn renewal(dice: &mut Dice) -> Option<Duration> {
+    let ttl = TIMELINE_INTEREST_TTL.as_millis() as u64;
+    let (from, to) = dice.weighted(&[
+        (65, (20_000, 20_000)),
+        (10, (ttl - 16, ttl + 16)),
+        (5, (ttl - 2_000, ttl - 100)),
+        (20, (0, 0)),
+    ]);
+    (to > 0).then(|| millis(dice, from, to))
+}
+
+/// How long after an interest it is over before a snapshot that waits can leave (TL-10).
+pub fn last_moment(dice: &mut Dice) -> Duration {
+    let ttl = TIMELINE_INTEREST_TTL.as_millis() as u64;
+    millis(dice, ttl - 240, ttl - 8)
+}
+
+/// How long after it learned of an interest a desktop publishes.
+pub fn publication(dice: &mut Dice) -> Duration {
+    millis(dice, 8, 2_000)
+}
+
+/// Snapshots that a desktop publishes at once.
+pub fn publications(dice: &mut Dice) -> u64 {
+    let (from, to) = dice.weighted(&[(60, (1, 1)), (28, (2, 4)), (12, (6, 24))]);
+    dice.between(from..=to)
+}
+
+/// What a snapshot carries beside what it says; a few are oversized (TL-11).
+pub fn snapshot_pad(dice: &mut Dice) -> usize {
+    let (from, to) = dice.weighted(&[
+        (500, (0, 200)),
+        (300, (3_000, 7_000)),
+        (150, (7_500, 20_000)),
+        (6, (524_000, 525_000)),
+        (4, (525_000, 700_000)),
+    ]);
+    dice.between(from..=to) as usize
+}
+
+/// Which proof a snapshot carries (TL-5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// The last one that the desktop was told for the session.
+    Current,
+    /// One of former leases.
+    Former,
+    /// One of another session.
+    Foreign,
+    /// None.
+    Missing,
+}
+
+/// The proof of a snapshot.
+pub fn proof(dice: &mut Dice) -> Proof {
+    dice.weighted(&[
+        (82, Proof::Current),
+        (8, Proof::Former),
+        (6, Proof::Foreign),
+        (4, Proof::Missing),
+    ])
+}
+
+/// Which version a snapshot carries (TL-8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// A newer one than all before.
+    New,
+    /// The first one of a newer epoch.
+    NextEpoch,
+    /// An older one that was not used.
+    Old,
+    /// The very snapshot that was sent last.
+    Same,
+}
+
+/// The version of a snapshot.
+pub fn age(dice: &mut Dice) -> Age {
+    dice.weighted(&[
+        (68, Age::New),
+        (10, Age::NextEpoch),
+        (14, Age::Old),
+        (8, Age::Same),
+    ])
+}
+
 /// One part of what a desktop answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
@@ -183,6 +279,13 @@ pub fn limits(dice: &mut Dice) -> Limits {
     if dice.chance(40) {
         limits.rpc_lane_bytes = 48 * 1024;
         limits.event_lane_bytes = 32 * 1024;
+    }
+    if dice.chance(50) {
+        limits.timeline_buffer_keys = 3;
+        limits.timeline_buffer_bytes = 20 * 1024;
+        limits.timeline_block = 8 * 1024;
+        // With the keys that wait, as many last versions are remembered as there are threads.
+        limits.timeline_stale_keys = 8;
     }
     if dice.chance(30) {
         limits.record_lifetime = Duration::from_secs(60);

@@ -25,11 +25,14 @@ impl World {
                 self.side_mut(connection).phase = Phase::Registered;
                 let memory = &mut self.memories[device.0];
                 memory.former_session = memory.session.replace(session);
+                self.admitted(connection);
             }
             Heard::Resumed(_) => {
                 self.touch(device);
                 self.side_mut(connection).phase = Phase::Registered;
+                self.admitted(connection);
             }
+            Heard::Leases(state) => self.learn(connection, state),
             Heard::Error(code) if code == "invalidResume" => {
                 let side = self.side_mut(connection);
                 let again = matches!(side.phase, Phase::Checking { again: true, .. });
@@ -64,10 +67,13 @@ impl World {
                     .retain(|(asked, ..)| *asked != id);
             }
             Heard::Close(_) | Heard::End => self.closed(connection),
-            Heard::Answer { .. }
+            Heard::AllStale
+            | Heard::Answer { .. }
             | Heard::Error(_)
             | Heard::Note { .. }
             | Heard::Pong
+            | Heard::Snapshot { .. }
+            | Heard::Stale { .. }
             | Heard::Status { .. }
             | Heard::Strange(_) => {}
         }

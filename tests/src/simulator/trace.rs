@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use relay_actors::socket::SocketState;
 use relay_actors::{PairState, RelayState};
 use relay_model::store::DeviceStatus;
 
@@ -73,6 +74,8 @@ pub enum What {
     Row(DeviceNo, DeviceStatus),
     /// What a desktop's registry holds, if there is one.
     Pair(DeviceNo, Option<PairState>),
+    /// What a device's connection holds, if it has a route.
+    Socket(DeviceNo, Option<SocketState>),
     /// What the relay holds.
     State(RelayState),
     /// An actor that everything depends on panicked.

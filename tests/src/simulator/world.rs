@@ -23,6 +23,8 @@ use super::frames::{Said, Session};
 use super::line::{self, Log, Order};
 use super::pipe::pipe;
 use super::plan::{self, GRID};
+use super::timeline_frames::SessionNo;
+use super::timelines::Display;
 use super::trace::{ConnectionNo, Leaving, What};
 use super::weather::{Weather, WeatheredStore};
 use crate::paused::SimulatedTokens;
@@ -51,6 +53,10 @@ pub(super) enum Due {
     },
     /// A replaced connection that knows nothing of it yet says something.
     Ghost(ConnectionNo),
+    /// A phone renews its interest in a session.
+    Renew(ConnectionNo, SessionNo),
+    /// A desktop publishes what a session shows.
+    Publish(ConnectionNo),
     /// A device reads again.
     ReadAgain(ConnectionNo),
     /// The network resets a half-open connection.
@@ -83,6 +89,11 @@ pub(super) struct Side {
     pub(super) attentive: bool,
     /// Neither side has ended it, as far as the device knows.
     pub(super) open: bool,
+    /// The desktop that it last asked for, and the one that it got.
+    pub(super) asked_target: Option<DeviceNo>,
+    pub(super) target: Option<DeviceNo>,
+    /// The session that a phone looks at.
+    pub(super) interest: Option<SessionNo>,
 }
 
 /// What a device remembers beyond its connections.
@@ -96,6 +107,8 @@ pub(super) struct Memory {
     pub(super) connects: bool,
     /// What a phone waits for: id, the connection on which it may ask again, and since when.
     pub(super) asked: Vec<(String, Option<ConnectionNo>, Duration)>,
+    /// What a desktop publishes.
+    pub(super) display: Display,
 }
 
 /// See the module.
@@ -388,6 +401,15 @@ impl World {
             let pair = self.relay.pair_state(id, desktop_id).await.ok().flatten();
             self.log.note(What::Pair(desktop, pair));
         }
+        for side in &self.sides {
+            let member = *self.cast.member(side.device);
+            let may_hold_much = !side.reading || side.interest.is_some();
+            if member.account == account && side.open && may_hold_much {
+                // A socket that ends between the question and the answer holds nothing.
+                let socket = self.relay.socket_state(id, member.id).await.ok().flatten();
+                self.log.note(What::Socket(side.device, socket));
+            }
+        }
     }
 
     async fn probe_state(&self) {
@@ -440,6 +462,9 @@ impl World {
             vanished: false,
             attentive: true,
             open: true,
+            asked_target: None,
+            target: None,
+            interest: None,
         });
         connection
     }

@@ -6,7 +6,7 @@ use relay_tests::simulator::{self, Failure, STEPS, trace};
 const SEEDS: u64 = 500;
 
 /// The invariants of the architecture hold through every run: REG-4, REG-6, REG-10, REG-11, RPC-1 to
-/// RPC-8, PR-1 to PR-7, EV-1, TR-5, TR-10, SES-1.
+/// RPC-8, PR-1 to PR-7, EV-1, TR-5, TR-10, SES-1, TL-1 to TL-8, TL-10 to TL-14.
 #[test]
 fn invariants_hold_in_every_run() {
     let failures = simulator::run_all(0..SEEDS, STEPS, 2);

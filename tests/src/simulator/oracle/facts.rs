@@ -41,6 +41,8 @@ pub(super) struct Connection {
     pub(super) reading: bool,
     /// Since when it does not read.
     pub(super) away_since: Duration,
+    /// Since when it has read all the time, if it does.
+    pub(super) reads_since: Duration,
     /// It has read ever since it was opened.
     pub(super) attentive: bool,
     pub(super) left: Option<Leaving>,
@@ -68,6 +70,7 @@ impl Connection {
             target: None,
             reading: true,
             away_since: at,
+            reads_since: Duration::ZERO,
             attentive: true,
             left: None,
             closed: None,
@@ -304,6 +307,28 @@ impl<'a> Facts<'a> {
             }
             Standing::Gone { .. } | Standing::Doubtful { .. } => None,
         }
+    }
+
+    /// The connection that is a device's route.
+    pub(super) fn route(&self, device: DeviceNo) -> Option<ConnectionNo> {
+        match self.device(device).standing {
+            Standing::Online(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Whether a connection is its device's route beyond doubt, and has been since before this step:
+    /// nothing that is under way may make another one the route.
+    pub(super) fn is_undisputed(&self, number: ConnectionNo) -> bool {
+        let connection = self.connection(number);
+        let device = self.device(connection.device);
+        let sent_at = connection.registered.map(|registered| registered.sent_at);
+        let rivals = device.connections.iter().filter(|other| **other != number);
+        self.steady_route(connection.device) == Some(number)
+            && connection.hears_at_once()
+            && rivals
+                .map(|rival| self.connection(*rival).register_at())
+                .all(|rival| rival < sent_at)
     }
 
     /// The connection that is a device's route, and was when nothing moved the last time.

@@ -5,12 +5,14 @@
 //! The oracle never guesses. A device that does not read cannot tell whether the relay still holds
 //! its connection; while that is so, only what must hold either way is asked for.
 
+mod bounds;
 mod connections;
 mod ending;
 mod facts;
 mod notes;
 mod presence;
 mod requests;
+mod timelines;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use facts::{Connection, Facts};
 use notes::Notes;
 use presence::Presence;
 use requests::Requests;
+use timelines::Timelines;
 
 /// What must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,10 +40,23 @@ pub enum Invariant {
     Delivered,
     /// RPC-1, RPC-2, EV-1: what was sent in an order arrives in it.
     InOrder,
+    /// 3: a snapshot reaches only phones with a live lease, under the current generation, of their
+    /// desktop.
+    Authorized,
+    /// 4: versions of a window rise.
+    Rises,
+    /// TL-10: timeline events have their pauses.
+    Paced,
+    /// TL-8, TL-13: the newest snapshot comes, or the phone is told that it missed it.
+    Newest,
+    /// TL-4, TL-7, REG-7: what a desktop is told of leases is the truth, once for each change.
+    Told,
     /// 5: presence is the truth.
     Presence,
     /// 6: nothing is left behind.
     NothingLeft,
+    /// 7: what is held for a connection is within its budget.
+    Bounded,
     /// 9: a closed or replaced connection causes nothing any more.
     NoLateEffect,
     /// Nothing is said or closed without a cause.
@@ -94,6 +110,7 @@ pub fn judge(cast: &Cast, limits: &Limits, trace: &[Entry]) -> Vec<Violation> {
         requests: Requests::default(),
         notes: Notes::default(),
         presence: Presence::default(),
+        timelines: Timelines::default(),
     };
     let mut violations = Vec::new();
     for (number, entry) in trace.iter().enumerate() {
@@ -114,6 +131,7 @@ struct Oracle<'a> {
     requests: Requests,
     notes: Notes,
     presence: Presence,
+    timelines: Timelines,
 }
 
 impl Oracle<'_> {
@@ -133,7 +151,11 @@ impl Oracle<'_> {
                 connection.attentive = false;
                 connection.away_since = now;
             }
-            What::ReadsAgain(number) => self.facts.connection_mut(*number).reading = true,
+            What::ReadsAgain(number) => {
+                let connection = self.facts.connection_mut(*number);
+                connection.reading = true;
+                connection.reads_since = now;
+            }
             What::Left(number, how) => {
                 self.facts.connection_mut(*number).left = Some(*how);
                 self.end(*number);
@@ -146,8 +168,20 @@ impl Oracle<'_> {
             }
             What::StopBegan => self.facts.stopping = true,
             What::Live(account, devices) => self.presence.probed(*account, devices.clone()),
-            What::Pair(desktop, pair) => self.requests.probed(*desktop, *pair),
-            What::State(state) => self.presence.counted(*state),
+            What::Pair(desktop, pair) => {
+                self.requests.probed(*desktop, *pair);
+                let leases = pair.map_or(0, |pair| pair.leases);
+                self.timelines.counted(*desktop, leases);
+            }
+            What::Socket(device, state) => {
+                if let Some(state) = state {
+                    bounds::socket(&self.facts, *device, state, findings);
+                }
+            }
+            What::State(state) => {
+                bounds::relay(&self.facts, state, findings);
+                self.presence.counted(*state);
+            }
             What::Listed(account, devices) => {
                 ending::listed(&self.facts, *account, devices, findings);
             }
@@ -185,6 +219,12 @@ impl Oracle<'_> {
             } => self
                 .requests
                 .answered(&self.facts, number, id, *serial, *is_final),
+            Said::Interest {
+                session, active, ..
+            } => self
+                .timelines
+                .interest(&self.facts, number, *session, *active),
+            Said::Snapshot(snapshot) => self.timelines.published(&self.facts, number, *snapshot),
             Said::Note { serial, .. } => self.notes.sent(&self.facts, number, *serial),
         }
     }
@@ -194,10 +234,12 @@ impl Oracle<'_> {
             Heard::Registered(session) => {
                 self.facts.registered(number, &session.id, false, findings);
                 self.requests.released(&self.facts, number);
+                self.timelines.registered(&self.facts, number);
             }
             Heard::Resumed(session) => {
                 self.facts.registered(number, session, true, findings);
                 self.requests.released(&self.facts, number);
+                self.timelines.registered(&self.facts, number);
             }
             Heard::Pong => self.facts.pong(number, findings),
             Heard::Error(code) => {
@@ -252,6 +294,16 @@ impl Oracle<'_> {
                 self.requests
                     .failure_heard(&self.facts, number, id, failure, findings);
             }
+            Heard::Leases(state) => self.timelines.told(&self.facts, number, *state, findings),
+            Heard::Snapshot { from, snapshot } => {
+                self.timelines
+                    .snapshot(&self.facts, number, *from, *snapshot, findings);
+            }
+            Heard::Stale { window, version } => {
+                self.timelines
+                    .stale(&self.facts, number, *window, *version, findings);
+            }
+            Heard::AllStale => self.timelines.all_stale(&self.facts, number, findings),
             Heard::Note { from, serial } => {
                 self.notes
                     .heard(&self.facts, number, *from, *serial, findings);
@@ -271,6 +323,7 @@ impl Oracle<'_> {
     }
 
     fn end(&mut self, number: ConnectionNo) {
+        self.timelines.ended(&self.facts, number);
         self.facts.end(number);
         self.requests.ended(number);
     }
@@ -287,6 +340,7 @@ impl Oracle<'_> {
             self.requests.quiet(&self.facts, findings);
             self.notes.quiet(&self.facts, findings);
             self.presence.quiet(&self.facts, findings);
+            self.timelines.quiet(&self.facts, findings);
         }
         self.facts.next_step();
     }
