@@ -23,6 +23,8 @@ pub const WORKER_CONNECTIONS: usize = 100_000;
 pub const OPEN_FILES_RESERVED: usize = 32;
 /// Open files of one connection to the database: an SQLite file has two more beside it.
 pub const OPEN_FILES_PER_DATABASE_CONNECTION: usize = 3;
+/// Pages of an SQLite file that one connection to it keeps in memory for itself, in bytes.
+pub const SQLITE_CACHE: usize = 64 * KIB;
 /// The most worker threads that the door can run.
 pub const MAX_WORKERS: usize = 512;
 /// Unsent bytes of a socket from which on the kernel calls it not writable, so that the order of

@@ -244,13 +244,18 @@ impl Leases {
     }
 
     fn put(&mut self, phone: DeviceId, lease: Lease) {
+        // Most pairs have one phone that looks, and there are many pairs.
+        if self.leases.is_empty() {
+            self.leases.reserve_exact(1);
+            self.sessions.reserve_exact(1);
+        }
         let numbers = &self.numbers;
         let session = self
             .sessions
             .entry(lease.session.clone())
             .or_insert_with(|| Session {
                 generation: numbers.next_generation(),
-                phones: IndexSet::new(),
+                phones: IndexSet::with_capacity(1),
             });
         session.phones.insert(phone);
         let earliest = self.earliest.unwrap_or(lease.deadline);

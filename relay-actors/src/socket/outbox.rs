@@ -26,10 +26,6 @@ const COPY_UP_TO: usize = 2 * 1024;
 /// the write waits for little.
 const BATCH_BYTES: usize = 128 * 1024;
 
-/// The room for messages that an empty RPC lane keeps, so that one request at a time costs no allocation.
-/// The other lanes are empty for long and keep nothing.
-const KEPT_CAPACITY: usize = 1;
-
 /// Where a message waits, most urgent first: pings and pongs, the lanes, and behind them the one
 /// snapshot that is on offer (RPC-9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,7 +294,7 @@ impl Outbox {
             let queue = self.queue_mut(place);
             if queue.is_empty() {
                 // Most messages leave before the next one comes.
-                queue.reserve_exact(KEPT_CAPACITY);
+                queue.reserve_exact(1);
             }
             queue.push_back(queued);
         }
@@ -502,12 +498,8 @@ impl Outbox {
             let finished = front.message.is_finished();
             if finished {
                 queue.pop_front();
-                let kept = if place == Place::Rpc {
-                    KEPT_CAPACITY
-                } else {
-                    0
-                };
-                if queue.is_empty() && queue.capacity() > kept {
+                if queue.is_empty() {
+                    // Most sockets are idle, and there are many.
                     *queue = VecDeque::new();
                 }
             }

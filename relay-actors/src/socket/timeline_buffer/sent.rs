@@ -25,6 +25,10 @@ impl SentVersions {
 
     pub(super) fn record(&mut self, key: TimelineKey, stamp: Stamp, limits: &Limits) {
         self.stamps.shift_remove(&key);
+        if self.stamps.is_empty() {
+            // Most phones look at one window.
+            self.stamps.reserve_exact(1);
+        }
         self.stamps.insert(key, stamp);
         if self.stamps.len() > limits.timeline_stale_keys * limits.timeline_buffer_keys {
             self.stamps.shift_remove_index(0);

@@ -13,7 +13,7 @@ use diesel::sqlite::SqliteConnection;
 use tokio::sync::Semaphore;
 
 use super::{LastFault, OpenError};
-use crate::limits::Limits;
+use crate::limits::{Limits, SQLITE_CACHE};
 use crate::store::{StoreError, faults};
 
 /// Connections to one SQLite file.
@@ -107,14 +107,17 @@ struct Pragmas {
 impl CustomizeConnection<SqliteConnection, r2d2::Error> for Pragmas {
     fn on_acquire(&self, connection: &mut SqliteConnection) -> Result<(), r2d2::Error> {
         let _one_at_a_time = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        // The operating system caches the file once; each connection's own cache is a copy of it.
         // With WAL, NORMAL loses at most the last commits when the machine (not the process) dies,
         // and never tears the file; presence is written anew by the devices that come back.
         connection.batch_execute(&format!(
             "PRAGMA busy_timeout = {};
              PRAGMA journal_mode = WAL;
              PRAGMA synchronous = NORMAL;
-             PRAGMA foreign_keys = ON;",
-            self.busy_timeout_millis
+             PRAGMA foreign_keys = ON;
+             PRAGMA cache_size = -{};",
+            self.busy_timeout_millis,
+            SQLITE_CACHE / 1024
         ))?;
         self.last_fault.set(None);
         Ok(())
@@ -255,6 +258,8 @@ mod tests {
             foreign_keys: i64,
             #[diesel(sql_type = BigInt)]
             timeout: i64,
+            #[diesel(sql_type = BigInt)]
+            cache_size: i64,
         }
 
         let root = tempfile::tempdir().unwrap();
@@ -263,7 +268,7 @@ mod tests {
         for connection in &mut connections {
             let settings: Settings = diesel::sql_query(
                 "SELECT * FROM pragma_journal_mode, pragma_synchronous, pragma_foreign_keys,
-                 pragma_busy_timeout",
+                 pragma_busy_timeout, pragma_cache_size",
             )
             .get_result(&mut **connection)
             .unwrap();
@@ -272,6 +277,7 @@ mod tests {
                 synchronous: 1,
                 foreign_keys: 1,
                 timeout: 5_000,
+                cache_size: -64,
             };
             assert_eq!(settings, expected);
         }
