@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::{
-    DATABASE_TIMEOUT, DESKTOP_RECONNECT_GRACE, REGISTRATION_TIMEOUT, WAITING_EVENTS,
+    DATABASE_TIMEOUT, DESKTOP_RECONNECT_GRACE, PRESENCE_WRITE_INTERVAL, REGISTRATION_TIMEOUT,
+    WAITING_EVENTS,
 };
 use relay_model::store::{
     DesktopRegistration, DeviceChange, DeviceStatus, DeviceType, OfflineReason,
@@ -122,7 +123,8 @@ async fn a_desktop_that_is_hidden_is_gone_at_once() {
         phone.request("new").await;
         assert_eq!(phone.next_failure().await.1["code"], json!(-32010));
 
-        pass(MOMENT).await;
+        // Presence is written in batches.
+        pass(2 * PRESENCE_WRITE_INTERVAL).await;
         let row = run.store.row(id).expect("a row");
         assert!(!row.relay_eligible);
         assert_eq!(
