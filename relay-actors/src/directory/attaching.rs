@@ -239,7 +239,8 @@ impl Handler<Attach> for DirectoryActor {
         Box::pin(async move {
             let session = session.await.map_err(|_| NotAttached::NoSession)?;
             let leases = match leases {
-                // A registry that is gone has closed the socket.
+                // A registry that failed meanwhile has no leases to tell of; the socket finds it gone at
+                // its next frame for it.
                 Some(leases) => leases.await.unwrap_or_default(),
                 None => Vec::new(),
             };
