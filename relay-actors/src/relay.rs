@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::{Actor, Addr, Context, MailboxError};
+use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
@@ -54,9 +55,10 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
-/// What every actor of a relay shares; nothing in it changes but a counter.
+/// What every actor of a relay shares; nothing in it changes but a counter and the limits.
 pub(crate) struct Core {
-    pub(crate) limits: Arc<Limits>,
+    /// Replaced as a whole, read without a lock; see [`Core::limits`].
+    limits: ArcSwap<Limits>,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) instance: RelayInstanceId,
     /// When the relay started, by the wall clock and by the clock of its timers.
@@ -68,6 +70,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// The limits in force; not to be held across an await.
+    pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
+        self.limits.load()
+    }
+
     /// The rank of a registration that was just read.
     pub(crate) fn next_registration(&self) -> RegistrationSequence {
         RegistrationSequence(self.registrations.fetch_add(1, Ordering::Relaxed))
@@ -123,7 +130,7 @@ impl Relay {
             started: Instant::now(),
             ceilings: Ceilings::new(&limits),
             timeline_numbers: Arc::default(),
-            limits,
+            limits: ArcSwap::new(limits),
             environment,
             registrations: AtomicU64::new(0),
         });
@@ -186,8 +193,14 @@ impl Relay {
     }
 
     /// The limits in force.
-    pub fn limits(&self) -> &Limits {
-        &self.0.core.limits
+    pub fn limits(&self) -> Arc<Limits> {
+        self.0.core.limits.load_full()
+    }
+
+    /// Puts other limits in force (OP-4). What is open keeps those that it was opened under: a
+    /// connection, and what is made once a process (ceilings, queues, intervals).
+    pub fn set_limits(&self, limits: Arc<Limits>) {
+        self.0.core.limits.store(limits);
     }
 
     /// Takes over an upgraded connection; must be called on the arbiter that is to run it. `early`
@@ -367,13 +380,13 @@ impl Core {
     /// Whether a desktop that another instance knew online at `seen` may still come back to this one
     /// without having been offline (PR-8).
     pub(crate) fn expects_from_elsewhere(&self, seen: Option<Timestamp>) -> bool {
-        let remembered = self.started_at.minus(self.limits.reconnect_grace);
+        let remembered = self.started_at.minus(self.limits().reconnect_grace);
         seen.is_some_and(|seen| seen >= remembered) && Instant::now() < self.startup_grace_end()
     }
 
     /// Until when such desktops are waited for.
     pub(crate) fn startup_grace_end(&self) -> Instant {
-        self.started + self.limits.startup_grace
+        self.started + self.limits().startup_grace
     }
 }
 

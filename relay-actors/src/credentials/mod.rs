@@ -125,7 +125,7 @@ impl Actor for CredentialsActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
-        let interval = self.core.limits.api_key_check_interval;
+        let interval = self.core.limits().api_key_check_interval;
         ctx.run_interval(interval, Self::ask);
     }
 }

@@ -138,7 +138,7 @@ impl Handler<DeviceChanged> for DirectoryActor {
         let desktop = (account, device);
         let rank = self.core.next_registration();
         if self.hidings.note(desktop, hidden, at, rank) {
-            let limits = &self.core.limits;
+            let limits = &self.core.limits();
             // No registration is longer under way between the read of its facts and its attach.
             let memory = limits.database_timeout + limits.registration_timeout;
             ctx.run_later(memory, move |actor, _| actor.hidings.forget(desktop, at));

@@ -136,7 +136,7 @@ impl DirectoryActor {
                 if let Some(pair) = account.pair(device) {
                     post(&pair.registry, DesktopGone { connection });
                 }
-                let end = Instant::now() + self.core.limits.reconnect_grace;
+                let end = Instant::now() + self.core.limits().reconnect_grace;
                 post(
                     &self.presence,
                     StartGrace {

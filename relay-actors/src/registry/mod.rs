@@ -227,7 +227,7 @@ impl Handler<Request> for RegistryActor {
         {
             return;
         }
-        match self.pending.admit(&id, phone, &self.core.limits) {
+        match self.pending.admit(&id, phone, &self.core.limits()) {
             Ok(()) => {}
             Err(NotRecorded::Duplicate) => {
                 self.counts.duplicate_requests += 1;
@@ -251,7 +251,7 @@ impl Handler<Request> for RegistryActor {
                     let (desktop, position) = (route.socket.connection, route.forwarded);
                     let now = Instant::now();
                     self.pending
-                        .record(id, phone, desktop, position, now, &self.core.limits);
+                        .record(id, phone, desktop, position, now, &self.core.limits());
                     return self.arm_timer(ctx);
                 }
                 RpcErrorCode::DesktopCongested
@@ -274,10 +274,13 @@ impl Handler<Response> for RegistryActor {
             text,
             permit: _permit,
         } = response;
-        match self
-            .pending
-            .answer(&id, connection, is_final, Instant::now(), &self.core.limits)
-        {
+        match self.pending.answer(
+            &id,
+            connection,
+            is_final,
+            Instant::now(),
+            &self.core.limits(),
+        ) {
             Answered::By(phone) => {
                 self.counts.answered += u64::from(self.answer(phone, text));
                 self.report_if_idle();

@@ -73,8 +73,8 @@ impl Actor for SessionActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
-        ctx.run_interval(self.core.limits.session_sweep_interval, |actor, _| {
-            actor.sessions.sweep(Instant::now(), &actor.core.limits);
+        ctx.run_interval(self.core.limits().session_sweep_interval, |actor, _| {
+            actor.sessions.sweep(Instant::now(), &actor.core.limits());
         });
     }
 }
@@ -89,7 +89,7 @@ impl Handler<CanResume> for SessionActor {
             token,
         } = ask;
         self.sessions
-            .can_resume(owner, session, &token, Instant::now(), &self.core.limits)
+            .can_resume(owner, session, &token, Instant::now(), &self.core.limits())
     }
 }
 
@@ -98,7 +98,7 @@ impl Handler<OpenSession> for SessionActor {
 
     fn handle(&mut self, open: OpenSession, _: &mut Self::Context) -> Self::Result {
         let (now, limits, environment) =
-            (Instant::now(), &self.core.limits, &self.core.environment);
+            (Instant::now(), &self.core.limits(), &self.core.environment);
         let OpenSession { owner, resume } = open;
         let resumed = resume.and_then(|session| {
             Some((session, self.sessions.resume(owner, session, now, limits)?))
@@ -130,7 +130,7 @@ impl Handler<TouchSession> for SessionActor {
 
     fn handle(&mut self, touch: TouchSession, _: &mut Self::Context) {
         self.sessions
-            .touch(touch.owner, touch.session, touch.at, &self.core.limits);
+            .touch(touch.owner, touch.session, touch.at, &self.core.limits());
     }
 }
 

@@ -25,7 +25,7 @@ impl SocketActor {
         {
             return self.close(CloseReason::RegistrationTimeout);
         }
-        let limits = &self.relay.core().limits;
+        let limits = self.link.limits();
         if self.expiry.next_look().is_some_and(|look| now >= look) {
             let wall = self.relay.core().environment.now();
             if self.expiry.is_over(wall, now, limits) {

@@ -78,7 +78,7 @@ impl SocketActor {
             ClientFrame::Renew(_) => "auth.renew",
         };
         // Borrowed from its field: a clone would have all sockets write to one counter.
-        let limits = &self.relay.core().limits;
+        let limits = self.link.limits();
         let device_type = match (&mut self.stage, &frame) {
             (Stage::Registered(registered), _) => registered.device_type,
             (Stage::Unregistered, ClientFrame::Register(register)) => {
@@ -133,7 +133,7 @@ impl SocketActor {
         source: &Bytes,
         sender: DeviceType,
     ) -> Result<(), RpcFailure> {
-        let (account, limits) = (self.origin.account, &self.relay.core().limits);
+        let (account, limits) = (self.origin.account, self.link.limits());
         let Stage::Registered(registered) = &self.stage else {
             return Ok(());
         };

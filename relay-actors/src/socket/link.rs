@@ -165,6 +165,11 @@ impl Link {
         }
     }
 
+    /// The limits that it was made with.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
     /// The room of its lanes, for those who send to it.
     pub fn room(&self) -> &Arc<OutboundRoom> {
         &self.room

@@ -128,7 +128,7 @@ impl SocketActor {
     ) -> Self {
         let now = Instant::now();
         let core = Arc::clone(relay.core());
-        let limits = &core.limits;
+        let limits = &relay.limits();
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
         let link = Link::new(transport, early, reader, Arc::clone(limits), &core.ceilings);
         let expiry = Expiry::new(&origin.credentials, core.environment.now(), now, limits);
@@ -191,8 +191,9 @@ impl SocketActor {
         self.relay.core()
     }
 
+    /// The limits that were in force when the connection was opened.
     fn limits(&self) -> &Arc<Limits> {
-        &self.core().limits
+        self.link.limits()
     }
 
     fn handle_of(&self, ctx: &Context<Self>) -> SocketHandle {
@@ -277,7 +278,7 @@ impl SocketActor {
     fn charge(&mut self, now: Instant) {
         while self.rate.charged < self.link.messages_begun() {
             self.rate.charged += 1;
-            let limits = &self.relay.core().limits;
+            let limits = self.link.limits();
             self.rate.admitted = self.rate.messages.take(now, limits);
         }
     }
@@ -310,7 +311,7 @@ impl SocketActor {
     /// Answers a dropped message if it is a request that says how to. Each dropped message takes a
     /// token of the answers; without one nothing is read of it (TR-6).
     fn on_dropped(&mut self, text: &[u8], now: Instant) {
-        let limits = &self.relay.core().limits;
+        let limits = self.link.limits();
         if !self.rate.answers.take(now, limits) || self.registered().is_none() {
             return;
         }
@@ -338,7 +339,7 @@ impl SocketActor {
 
     /// Takes note of an RPC frame or a heartbeat (SES-1).
     fn touch_session(&mut self, now: Instant) {
-        let limits = &self.relay.core().limits;
+        let limits = self.link.limits();
         if let Stage::Registered(registered) = &mut self.stage
             && registered.touches.touch(now, limits)
         {

@@ -35,9 +35,9 @@ impl SocketActor {
     fn renewed(&mut self, token: Result<VerifiedToken, NotVerified>) {
         match token {
             Ok(token) if token.account == self.origin.account => {
-                let core = self.relay.core();
-                let (wall, now) = (core.environment.now(), Instant::now());
-                self.expiry.renew(token.expires_at, wall, now, &core.limits);
+                let (wall, now) = (self.core().environment.now(), Instant::now());
+                let limits = self.link.limits();
+                self.expiry.renew(token.expires_at, wall, now, limits);
                 self.reply(Lane::Control, outbound::auth_renewed(token.expires_at));
             }
             Ok(_) => self.not_renewed("the token is one of another account"),

@@ -169,7 +169,7 @@ impl SocketActor {
             return self.reply_error(ErrorCode::InvalidPayload, message, Some("event"));
         };
         let (connection, phone) = (self.connection, registered.device);
-        let limits = &self.relay.core().limits;
+        let limits = self.link.limits();
         let delivered = if interest.active {
             let timeline = self
                 .timeline

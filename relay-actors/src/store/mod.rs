@@ -49,7 +49,7 @@ pub(crate) struct StoreActor {
 
 impl StoreActor {
     pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
-        let gate = Gate::new(&core.limits);
+        let gate = Gate::new(&core.limits());
         let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
         Self {
             core,
@@ -113,7 +113,7 @@ impl StoreActor {
             return;
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
-        let lease_until = now.plus(self.core.limits.instance_lease);
+        let lease_until = now.plus(self.core.limits().instance_lease);
         self.write_quietly("renew this instance's lease", move |store| {
             store.renew_instance(instance, now, lease_until)
         });
@@ -126,7 +126,7 @@ impl StoreActor {
             return;
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
-        let lease_until = now.plus(self.core.limits.instance_lease);
+        let lease_until = now.plus(self.core.limits().instance_lease);
         let renewal = self.write(move |store| store.renew_instance(instance, now, lease_until));
         let sweep = self.write(move |store| store.sweep_lost(now));
         actix_rt::spawn(async move {
@@ -150,7 +150,7 @@ impl StoreActor {
             return;
         }
         let now = self.core.environment.now();
-        let before = now.minus(self.core.limits.history_retention);
+        let before = now.minus(self.core.limits().history_retention);
         let purge = self.write(move |store| store.purge_presence_history(before));
         actix_rt::spawn(async move {
             match purge.await {
@@ -187,7 +187,7 @@ impl StoreActor {
     }
 
     fn write_presence_batch(&mut self, ctx: &mut Context<Self>) {
-        self.next_presence_batch = Instant::now() + self.core.limits.presence_write_interval;
+        self.next_presence_batch = Instant::now() + self.core.limits().presence_write_interval;
         let writes = self.presence.take();
         let batch = writes.clone();
         let call = self.write(move |store| store.write_presence(batch));
@@ -214,7 +214,7 @@ impl Actor for StoreActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
-        let limits = &self.core.limits;
+        let limits = &self.core.limits();
         self.sweep();
         self.purge_history();
         ctx.run_interval(limits.instance_renewal, |actor, _| actor.renew_lease());

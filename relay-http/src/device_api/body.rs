@@ -30,7 +30,7 @@ impl<T: DeserializeOwned> FromRequest for JsonBody<T> {
             let api = request
                 .app_data::<web::Data<DeviceApi>>()
                 .ok_or(Refusal::RelayUnavailable)?;
-            let bytes = read(&request, payload, api.relay.limits()).await?;
+            let bytes = read(&request, payload, &api.relay.limits()).await?;
             parse(&bytes).map(Self)
         })
     }
