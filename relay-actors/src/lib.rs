@@ -5,6 +5,7 @@ mod api_keys;
 pub mod credentials;
 mod device_changes;
 mod directory;
+mod drain;
 pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
@@ -17,6 +18,7 @@ pub mod socket;
 mod store;
 
 pub use directory::{DirectoryState, LiveDevice};
+pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
 pub use registry::{PairCounts, PairState};

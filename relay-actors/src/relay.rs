@@ -13,7 +13,8 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason, StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, Elsewhere, OfflineReason,
+    StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
@@ -21,9 +22,13 @@ use tokio::time::Instant;
 use crate::credentials::{CountKeySockets, CredentialsActor, TokenVerifier};
 use crate::directory::{
     CountCloses, DirectoryActor, DirectoryState, FindPair, FindRoute, LiveDevice,
-    ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
+    ReadDirectoryState, ReadLiveDevices, RegistrationSequence,
+};
+use crate::drain::{
+    AwaitDrained, BeginDrain, DrainActor, DrainSignal, DrainState, HurryDrain, ReadDrainState,
 };
 use crate::environment::Environment;
+use crate::mailbox::post;
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -33,8 +38,7 @@ use crate::socket::messages::ReadSocketState;
 use crate::socket::transport::Transport;
 use crate::socket::{SocketActor, SocketState};
 use crate::store::{
-    CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, ReleaseInstance, StoreActor,
-    StoreState,
+    CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, StoreActor, StoreState,
 };
 
 /// What the door learned about a connection from its upgrade request (TR-2).
@@ -55,7 +59,8 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
-/// What every actor of a relay shares; nothing in it changes but a counter and the limits.
+/// What every actor of a relay shares; nothing in it changes but a counter, the limits and the
+/// drain's phase.
 pub(crate) struct Core {
     /// Replaced as a whole, read without a lock; see [`Core::limits`].
     limits: ArcSwap<Limits>,
@@ -66,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
     pub(crate) timeline_numbers: Arc<TimelineNumbers>,
+    /// How far the drain has come; DrainActor moves it.
+    pub(crate) drain: DrainSignal,
     registrations: AtomicU64,
 }
 
@@ -92,6 +99,7 @@ struct Inner {
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
     credentials: Addr<CredentialsActor>,
+    drain: Addr<DrainActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -130,6 +138,7 @@ impl Relay {
             started: Instant::now(),
             ceilings: Ceilings::new(&limits),
             timeline_numbers: Arc::default(),
+            drain: DrainSignal::default(),
             limits: ArcSwap::new(limits),
             environment,
             registrations: AtomicU64::new(0),
@@ -148,6 +157,13 @@ impl Relay {
             store.clone(),
             presence.clone(),
         ));
+        let drain = DrainActor::new(
+            Arc::clone(&core),
+            directory.clone(),
+            sessions.clone(),
+            store.clone(),
+        )
+        .start();
         Self(Arc::new(Inner {
             core,
             directory,
@@ -155,6 +171,7 @@ impl Relay {
             store,
             presence,
             credentials,
+            drain,
             tokens,
         }))
     }
@@ -268,12 +285,12 @@ impl Relay {
     }
 
     /// Whether a desktop that this relay does not know may still come over from another instance, so
-    /// that it must not be shown as offline yet (PR-8).
+    /// that it must not be shown as offline yet (PR-8, DR-5).
     fn is_expected_back(&self, device: &DeviceRow) -> bool {
         let core = &self.0.core;
         device.device_type == DeviceType::Desktop
             && device.relay_eligible
-            && core.expects_from_elsewhere(device.online_elsewhere_at)
+            && core.expected_until(device.elsewhere).is_some()
     }
 
     /// The protocol floor (REG-9).
@@ -298,26 +315,33 @@ impl Relay {
             .unwrap_or_else(store_is_gone)
     }
 
-    /// Closes every device socket with 1012, waits for them at most `drain.stop_timeout`, and gives
-    /// up this instance's rows. New sockets are closed the same way.
-    pub async fn stop(&self) {
-        let timeout = self.limits().stop_timeout;
-        let closed = tokio::time::timeout(timeout, async {
-            if let Ok(none_left) = self.directory().send(StopSockets).await {
-                none_left.notified().await;
-            }
-        });
-        if closed.await.is_err() {
-            tracing::warn!(?timeout, "sockets did not close in time and are dropped");
-        }
-        let released = self
-            .store()
-            .send(ReleaseInstance)
-            .await
-            .unwrap_or_else(store_is_gone);
-        if let Err(error) = released {
-            tracing::warn!(%error, "this instance's rows could not be released; another instance will correct them");
-        }
+    /// Begins to drain, for `cause`; asking again changes nothing (DR-1).
+    pub fn drain(&self, cause: &'static str) {
+        post(&self.0.drain, BeginDrain { cause });
+    }
+
+    /// Ends every wait of the drain at once, and begins it if need be (DR-4).
+    pub fn hurry_drain(&self) {
+        post(&self.0.drain, HurryDrain);
+    }
+
+    /// Returns once the relay is drained: everything is closed and stored then.
+    pub async fn drained(&self) {
+        // It ends with the process only.
+        _ = self.0.drain.send(AwaitDrained).await;
+    }
+
+    /// How far the drain has come.
+    ///
+    /// # Errors
+    /// When DrainActor is gone.
+    pub async fn drain_state(&self) -> Result<DrainState, MailboxError> {
+        self.0.drain.send(ReadDrainState).await
+    }
+
+    /// The drain's phase, for those who look often.
+    pub fn drain_signal(&self) -> DrainSignal {
+        self.0.core.drain.clone()
     }
 
     /// What the relay holds.
@@ -377,16 +401,19 @@ impl Relay {
 }
 
 impl Core {
-    /// Whether a desktop that another instance knew online at `seen` may still come back to this one
-    /// without having been offline (PR-8).
-    pub(crate) fn expects_from_elsewhere(&self, seen: Option<Timestamp>) -> bool {
-        let remembered = self.started_at.minus(self.limits().reconnect_grace);
-        seen.is_some_and(|seen| seen >= remembered) && Instant::now() < self.startup_grace_end()
-    }
-
-    /// Until when such desktops are waited for.
-    pub(crate) fn startup_grace_end(&self) -> Instant {
-        self.started + self.limits().startup_grace
+    /// Until when a desktop that another instance held may come over without having been offline;
+    /// `None` if it is not waited for. After a start every such desktop is (PR-8); later those whose
+    /// relay drains, stopped or was lost a short time ago, since they come to this one (DR-5).
+    pub(crate) fn expected_until(&self, elsewhere: Option<Elsewhere>) -> Option<Instant> {
+        let Elsewhere { seen, live } = elsewhere?;
+        let (now, limits) = (Instant::now(), self.limits());
+        let remembered = self.started_at.minus(limits.reconnect_grace);
+        let after_start = (seen >= remembered).then(|| self.started + limits.startup_grace);
+        let after_leaving = (!live).then(|| {
+            let gone_for = self.environment.now().since(seen);
+            now + limits.startup_grace.saturating_sub(gone_for)
+        });
+        after_start.max(after_leaving).filter(|until| *until > now)
     }
 }
 

@@ -11,6 +11,7 @@ use actix_http::header::{
     WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, ResponseError};
+use relay_model::limits::DRAIN_RETRY_AFTER_SECONDS;
 use relay_model::store::StoreError;
 use relay_model::websocket::handshake::{self, HandshakeError};
 use relay_model::wire::codes::ErrorCode;
@@ -115,6 +116,9 @@ pub enum Refusal {
     /// No file is left for another connection; whose fault it is stands in the log.
     #[error("the relay has too many connections; try again later")]
     TooManyConnections,
+    /// DR-1: the relay drains, and another one takes its devices.
+    #[error("the relay drains; connect again, to the one that follows it")]
+    Draining,
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
@@ -132,6 +136,8 @@ pub enum Refusal {
 pub enum Requirement {
     /// A database that answers, and is in the form that this version needs.
     Database,
+    /// That it does not leave: no drain was asked for (DR-1).
+    NotDraining,
 }
 
 impl Requirement {
@@ -139,6 +145,7 @@ impl Requirement {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Database => "the database does not answer",
+            Self::NotDraining => "the relay drains",
         }
     }
 }
@@ -237,6 +244,7 @@ impl Refusal {
             Self::RelayUnavailable
             | Self::KeysUnavailable
             | Self::TooManyConnections
+            | Self::Draining
             | Self::NotReady { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -272,6 +280,7 @@ impl Refusal {
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
             Self::OriginNotAllowed(_) => ErrorType::OriginNotAllowed,
+            Self::Draining => ErrorType::Frame(ErrorCode::RelayDraining),
             Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
                 ErrorType::Frame(ErrorCode::RelayUnavailable)
             }
@@ -300,6 +309,7 @@ impl Refusal {
                 ),
             ],
             Self::TooManyConnects { retry_after } => vec![(RETRY_AFTER, (*retry_after).into())],
+            Self::Draining => vec![(RETRY_AFTER, DRAIN_RETRY_AFTER_SECONDS.into())],
             Self::RelayUnavailable
             | Self::KeysUnavailable
             | Self::TooManyConnections

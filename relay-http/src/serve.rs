@@ -159,6 +159,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
     })
+    .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone());
     let workers = workers.unwrap_or_else(cores);
@@ -184,25 +185,45 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         );
     }
 
-    tokio::select! {
+    let hurried = tokio::select! {
         biased;
-        name = ends.next() => {
-            tracing::info!(signal = name, "stopping: closing every device socket with 1012");
-        }
+        hurried = drained(&relay, &mut ends) => hurried,
         ended = &mut running => return Err(ServeError::Server(server_end(ended))),
+    };
+    // The server kills the threads of its workers, and with them the sockets on them: no device is left
+    // by then, and HTTP calls were answered to the end.
+    if !hurried {
+        handle.pause().await;
+        handle.stop(true).await;
     }
-    // The server kills the threads of its workers, and with them the sockets on them: no more come
-    // in, and those that are there say their goodbyes first.
-    handle.pause().await;
-    let again_from = Instant::now() + ONE_WISH;
-    tokio::select! {
-        biased;
-        name = ends.next_after(again_from) => {
-            tracing::warn!(signal = name, "a second signal: ending at once");
-        }
-        () = async { relay.stop().await; handle.stop(true).await } => tracing::info!("stopped"),
-    }
+    tracing::info!("stopped");
     Ok(())
+}
+
+/// Waits for the end of the drain that a signal or an operator asked for, and tells whether signals
+/// cut it short (DR-4). After a third one there is no waiting at all.
+async fn drained(relay: &Relay, ends: &mut EndSignals) -> bool {
+    let over = relay.drained();
+    tokio::pin!(over);
+    let mut again_from = None;
+    let mut signals = 0;
+    loop {
+        let name = tokio::select! {
+            biased;
+            () = &mut over => return signals > 1,
+            name = ends.next_after(again_from) => name,
+        };
+        signals += 1;
+        again_from = Some(Instant::now() + ONE_WISH);
+        match signals {
+            1 => relay.drain(name),
+            2 => {
+                tracing::warn!(signal = name, "a second signal: ending at once");
+                relay.hurry_drain();
+            }
+            _ => return true,
+        }
+    }
 }
 
 /// Why a server that nobody stopped has ended.
@@ -302,11 +323,11 @@ impl EndSignals {
         })
     }
 
-    /// Waits for one that comes later than `moment`.
-    async fn next_after(&mut self, moment: Instant) -> &'static str {
+    /// Waits for one that comes later than `moment`, if that is given.
+    async fn next_after(&mut self, moment: Option<Instant>) -> &'static str {
         loop {
             let name = self.next().await;
-            if Instant::now() > moment {
+            if moment.is_none_or(|moment| Instant::now() > moment) {
                 return name;
             }
         }

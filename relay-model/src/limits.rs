@@ -44,6 +44,11 @@ pub const PROXY_HEADER_BYTES: usize = 536;
 pub const CONNECT_SOURCES: usize = 65_536;
 /// How often source addresses are forgotten that may connect as often as new ones (TR-11).
 pub const CONNECT_SWEEP_INTERVAL: Duration = secs(1);
+/// How long a drain that was cut short may take to store what was accepted (DR-4).
+pub const HURRIED_RELEASE_TIMEOUT: Duration = secs(1);
+/// When a client that finds the relay draining should try again, in seconds (DR-1): the next process
+/// runs already, and only who connects has to be sent there.
+pub const DRAIN_RETRY_AFTER_SECONDS: u16 = 1;
 /// The digits that a protocol version sent as a string may have (REG-4).
 pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
@@ -300,8 +305,8 @@ limits! {
 
     /// How long a desktop that dropped counts as reconnecting (PR-2).
     presence.reconnect_grace => reconnect_grace, DESKTOP_RECONNECT_GRACE: Duration = secs(90), millis(50)..=hours(1);
-    /// How long after its start the relay takes a desktop that another instance knew as
-    /// reconnecting (PR-8).
+    /// How long the relay takes a desktop that another instance held as reconnecting: after its own start
+    /// (PR-8), and after that instance began to drain or was lost (DR-5).
     presence.startup_grace => startup_grace, STARTUP_GRACE: Duration = secs(90), millis(0)..=hours(1);
     /// How often an instance renews its lease in the database (PR-6).
     presence.instance_renewal => instance_renewal, INSTANCE_RENEWAL: Duration = secs(10), millis(50)..=mins(10);
@@ -355,7 +360,18 @@ limits! {
     /// How long a database call may take, waiting included (REG-4, EV-4).
     database.timeout => database_timeout, DATABASE_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
 
-    /// How long a stopping process waits for its sockets to close.
+    /// How long `/readyz` says that the relay goes before its drain begins, so that a load balancer which
+    /// asks it has looked elsewhere by then (OP-8).
+    drain.readiness_lead => readiness_lead, READINESS_LEAD: Duration = millis(0), millis(0)..=mins(10);
+    /// How long a drain waits for work in progress (DR-2).
+    drain.timeout => drain_timeout, DRAIN_TIMEOUT: Duration = secs(60), millis(0)..=hours(1);
+    /// How often at most a drain looks whether work is still in progress (DR-2).
+    drain.look_interval => drain_look_interval, DRAIN_LOOK_INTERVAL: Duration = millis(100), millis(10)..=secs(10);
+    /// Frames do not count as work once their peer has taken nothing for this long (DR-2).
+    drain.stall_tolerance => drain_stall_tolerance, DRAIN_STALL_TOLERANCE: Duration = secs(5), millis(10)..=mins(10);
+    /// Over what time a drain spreads the closes of the device sockets (DR-3).
+    drain.close_spread => close_spread, CLOSE_SPREAD: Duration = secs(5), millis(0)..=mins(10);
+    /// How long a draining process waits for its sockets to close, once the last was told to.
     drain.stop_timeout => stop_timeout, STOP_TIMEOUT: Duration = secs(5), millis(10)..=mins(5);
 }
 

@@ -39,6 +39,8 @@ pub struct CallCounts {
     pub heartbeats: u64,
     /// Calls of `renew_instance`.
     pub renew_instance: u64,
+    /// Calls of `mark_draining`.
+    pub mark_draining: u64,
     /// Calls of `sweep_lost`.
     pub sweep_lost: u64,
     /// Calls of `release_instance`.
@@ -280,6 +282,18 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.renew_instance += 1,
             move |tables| tables.renew_instance(instance, now, lease_until),
+        )
+    }
+
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.mark_draining += 1,
+            move |tables| tables.mark_draining(instance, now, lease_until),
         )
     }
 

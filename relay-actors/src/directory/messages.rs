@@ -1,7 +1,6 @@
 //! What the directory is asked and told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use actix::Message;
 use actix_rt::ArbiterHandle;
@@ -79,9 +78,9 @@ pub(crate) enum NotAttached {
     /// The desktop was hidden after its row was read.
     #[error("the desktop was hidden meanwhile")]
     Hidden,
-    /// The process stops.
-    #[error("the relay stops")]
-    Stopping,
+    /// The relay drains (DR-1).
+    #[error("the relay drains")]
+    Draining,
     /// The session could not be opened: its actor is gone.
     #[error("no session could be opened")]
     NoSession,
@@ -134,12 +133,6 @@ pub struct LiveDevice {
     /// Since when.
     pub since: Timestamp,
 }
-
-/// Closes every socket with 1012, those that come later too, and answers when none is left; from
-/// whoever stops the relay.
-#[derive(Message)]
-#[rtype(result = "Arc<tokio::sync::Notify>")]
-pub(crate) struct StopSockets;
 
 /// Asks for the directory's counts.
 #[derive(Message)]

@@ -3,6 +3,7 @@
 
 mod account;
 mod attaching;
+mod draining;
 mod hiding;
 mod messages;
 
@@ -17,10 +18,13 @@ use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::store::{DeviceStatus, DeviceType, OfflineReason, PresenceWrite};
 use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{self, DeviceStatusEvent, DeviceStatusWord};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use account::{Account, Pair};
+use draining::Gate;
+pub(crate) use draining::{
+    AwaitEmpty, BeginClosing, Busy, CloseNext, CountSockets, FindBusy, ShutGate,
+};
 pub(crate) use hiding::DeviceChanged;
 use hiding::Hidings;
 pub(crate) use messages::*;
@@ -67,8 +71,7 @@ pub(crate) struct DirectoryActor {
     hidings: Hidings,
     /// Connections that ended, by reason.
     closes: BTreeMap<&'static str, u64>,
-    /// Set once the process stops; told when no socket is left.
-    stopping: Option<Arc<Notify>>,
+    gate: Gate,
     _fatal: FatalGuard,
 }
 
@@ -91,7 +94,7 @@ impl DirectoryActor {
             last_epoch: 0,
             hidings: Hidings::default(),
             closes: BTreeMap::new(),
-            stopping: None,
+            gate: Gate::default(),
             _fatal: fatal,
         }
     }
@@ -214,8 +217,8 @@ impl DirectoryActor {
         }));
     }
 
-    /// Stores a presence change. While the process stops nothing is stored: the rows of this
-    /// instance are released as one.
+    /// Stores a presence change. Once a drain closes the sockets nothing is stored: the rows of this
+    /// instance are released as one (DR-3).
     fn record(
         &self,
         (account, device): (AccountId, DeviceId),
@@ -223,7 +226,7 @@ impl DirectoryActor {
         status: DeviceStatus,
         reason: Option<OfflineReason>,
     ) {
-        if self.stopping.is_none() {
+        if !self.gate.is_closing() {
             let (instance, at) = (self.core.instance, self.core.environment.now());
             let write = PresenceWrite {
                 account,
@@ -238,7 +241,8 @@ impl DirectoryActor {
         }
     }
 
-    /// Tells every other route of the account what a desktop is (PR-1); not while the process stops.
+    /// Tells every other route of the account what a desktop is (PR-1); not while a drain closes the
+    /// sockets (DR-3).
     fn tell_status(
         &mut self,
         account_id: AccountId,
@@ -247,7 +251,8 @@ impl DirectoryActor {
         reason: Option<OfflineReason>,
         generation: ConnectionGeneration,
     ) {
-        let (Some(account), None) = (self.accounts.get(&account_id), &self.stopping) else {
+        let (Some(account), false) = (self.accounts.get(&account_id), self.gate.is_closing())
+        else {
             return;
         };
         let event = DeviceStatusEvent {
@@ -301,10 +306,10 @@ impl Handler<SocketOpened> for DirectoryActor {
     type Result = ();
 
     fn handle(&mut self, SocketOpened(handle): SocketOpened, _: &mut Self::Context) {
-        if self.stopping.is_some() {
-            handle.close(CloseReason::Stopping);
+        let dismissed = self.gate.is_closing();
+        if dismissed {
+            handle.close(CloseReason::Drained);
         }
-        let dismissed = self.stopping.is_some();
         let known = KnownSocket {
             handle,
             attached: None,
@@ -329,9 +334,7 @@ impl Handler<SocketGone> for DirectoryActor {
     fn handle(&mut self, SocketGone(connection): SocketGone, _: &mut Self::Context) {
         self.detach(connection);
         self.sockets.swap_remove(&connection);
-        if let (Some(stopping), true) = (&self.stopping, self.sockets.is_empty()) {
-            stopping.notify_one();
-        }
+        self.notice_empty();
     }
 }
 
@@ -368,7 +371,9 @@ impl Handler<GraceOver> for DirectoryActor {
             generation,
         } = over;
         let is_over = |account: &mut Account| account.end_grace(desktop, generation);
-        if self.stopping.is_some() || !self.accounts.get_mut(&account_id).is_some_and(is_over) {
+        // While the relay drains the desktop may have come back to the next process: it is not called
+        // gone then (DR-5).
+        if !self.gate.is_open() || !self.accounts.get_mut(&account_id).is_some_and(is_over) {
             return;
         }
         if let Some(pair) = self
@@ -435,22 +440,6 @@ impl Handler<ReadLiveDevices> for DirectoryActor {
             since: device.since,
         });
         MessageResult(live.collect())
-    }
-}
-
-impl Handler<StopSockets> for DirectoryActor {
-    type Result = MessageResult<StopSockets>;
-
-    fn handle(&mut self, _: StopSockets, _: &mut Self::Context) -> Self::Result {
-        let stopping = Arc::clone(self.stopping.get_or_insert_with(|| Arc::new(Notify::new())));
-        for socket in self.sockets.values_mut() {
-            socket.dismissed = true;
-            socket.handle.close(CloseReason::Stopping);
-        }
-        if self.sockets.is_empty() {
-            stopping.notify_one();
-        }
-        MessageResult(stopping)
     }
 }
 

@@ -64,6 +64,12 @@ pub(crate) struct PhoneGone {
 #[rtype(result = "()")]
 pub(crate) struct EndPair;
 
+/// The relay drains and its memory is cleared: no request is answered any more, and nothing that still
+/// comes has an effect (DR-3). From DirectoryActor, once a pair.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Forget;
+
 /// A phone's request, ready to be forwarded; from the phone's socket, bounded by its permits.
 #[derive(Message)]
 #[rtype(result = "()")]

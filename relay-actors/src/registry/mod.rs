@@ -64,6 +64,8 @@ pub(crate) struct RegistryActor {
     /// The one timer for the deadlines of requests and leases, and when it is due.
     timer: Option<(Instant, SpawnHandle)>,
     idle_reported: bool,
+    /// The relay drains: every frame that comes is let go (DR-3).
+    forgotten: bool,
     counts: PairCounts,
 }
 
@@ -88,6 +90,7 @@ impl RegistryActor {
             leases,
             timer: None,
             idle_reported: false,
+            forgotten: false,
             counts: PairCounts::default(),
         }
     }
@@ -220,11 +223,8 @@ impl Handler<Request> for RegistryActor {
             permit: _permit,
         } = request;
         // A frame of a connection that was replaced meanwhile has no effect any more.
-        if self
-            .phones
-            .get(&phone)
-            .is_none_or(|route| route.socket.connection != connection)
-        {
+        let route = self.phones.get(&phone);
+        if self.forgotten || route.is_none_or(|route| route.socket.connection != connection) {
             return;
         }
         match self.pending.admit(&id, phone, &self.core.limits()) {
@@ -395,6 +395,19 @@ impl Handler<EndPair> for RegistryActor {
 
     fn handle(&mut self, _: EndPair, ctx: &mut Self::Context) {
         ctx.stop();
+    }
+}
+
+impl Handler<Forget> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Forget, ctx: &mut Self::Context) {
+        self.forgotten = true;
+        self.pending = PendingRequests::default();
+        self.leases = Leases::new(Arc::clone(&self.core.timeline_numbers));
+        if let Some((_, timer)) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
     }
 }
 

@@ -52,6 +52,11 @@ pub(crate) struct TouchSession {
     pub(crate) at: Instant,
 }
 
+/// Ends every session; from DrainActor, once (DR-3).
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct ForgetSessions;
+
 /// Asks how many sessions are kept.
 #[derive(Message)]
 #[rtype(result = "usize")]
@@ -131,6 +136,14 @@ impl Handler<TouchSession> for SessionActor {
     fn handle(&mut self, touch: TouchSession, _: &mut Self::Context) {
         self.sessions
             .touch(touch.owner, touch.session, touch.at, &self.core.limits());
+    }
+}
+
+impl Handler<ForgetSessions> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, _: ForgetSessions, _: &mut Self::Context) {
+        self.sessions = Sessions::default();
     }
 }
 

@@ -19,8 +19,6 @@ pub(super) enum NotAdmitted {
     Refused(ErrorCode),
     /// A later registration of the device took over (REG-6).
     Superseded,
-    /// The process stops.
-    Stopping,
 }
 
 /// What a registration brings along to its admission.
@@ -88,7 +86,7 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
         Ok(Ok(attached)) => Ok(attached),
         Ok(Err(NotAttached::Superseded)) => Err(NotAdmitted::Superseded),
         Ok(Err(NotAttached::Hidden)) => Err(NotAdmitted::Refused(ErrorCode::DesktopNotEligible)),
-        Ok(Err(NotAttached::Stopping)) => Err(NotAdmitted::Stopping),
+        Ok(Err(NotAttached::Draining)) => Err(NotAdmitted::Refused(ErrorCode::RelayDraining)),
         Ok(Err(NotAttached::NoSession)) | Err(_) => Err(unavailable),
     }
 }

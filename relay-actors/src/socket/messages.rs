@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actix::Message;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::codes::CloseCode;
+use tokio::time::Instant;
 
 use super::inbound_room::InboundPermit;
 use super::lanes::{LaneLoad, Permit};
@@ -78,8 +79,8 @@ pub struct SocketState {
     pub inbound: LaneLoad,
     /// Bytes of a message that the peer has not finished.
     pub unfinished: usize,
-    /// Whether the peer takes nothing although something waits (TR-10).
-    pub stalled: bool,
+    /// Since when the peer takes nothing although something waits (TR-10).
+    pub stalled_since: Option<Instant>,
 }
 
 /// Ends the connection; from RegistryActor and DirectoryActor, at most a few a connection.
@@ -102,8 +103,8 @@ pub enum CloseReason {
     VersionConflict,
     /// The pair's RegistryActor failed.
     PairLost,
-    /// The process stops.
-    Stopping,
+    /// The relay drains (DR-3).
+    Drained,
     /// The peer was silent (TR-5).
     Silent,
     /// No registration in time (TR-9).
@@ -128,7 +129,7 @@ impl CloseReason {
             Self::MemoryCeiling => "memory_ceiling",
             Self::VersionConflict => "version_conflict",
             Self::PairLost => "pair_lost",
-            Self::Stopping => "drained",
+            Self::Drained => "drained",
             Self::Silent => "peer_silent",
             Self::RegistrationTimeout => "registration_timeout",
             Self::Expired => "expired",
@@ -147,7 +148,7 @@ impl CloseReason {
             | Self::MemoryCeiling
             | Self::VersionConflict
             | Self::PairLost => CloseCode::Retired,
-            Self::Stopping => CloseCode::Draining,
+            Self::Drained => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,
             Self::Expired | Self::KeyEnded => CloseCode::CredentialsEnded,

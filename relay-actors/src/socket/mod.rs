@@ -449,7 +449,7 @@ impl Handler<ReadSocketState> for SocketActor {
             timeline,
             inbound: self.inbound.load(),
             unfinished: self.link.unfinished().unwrap_or_default(),
-            stalled: self.link.stalled_since().is_some(),
+            stalled_since: self.link.stalled_since(),
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::directory::Attached;
 impl SocketActor {
     /// Begins a registration on a socket that has none under way.
     pub(super) fn register(&mut self, register: &Register<'_>, ctx: &mut Context<Self>) {
+        if self.core().drain.refuses() {
+            return self.refuse(ErrorCode::RelayDraining, register.device_id.parse().ok());
+        }
         let sequence = self.core().next_registration();
         let registered = self.registered().map(|registered| registered.device);
         let claim = match Claim::new(register, &self.origin, registered) {
@@ -133,7 +136,6 @@ impl SocketActor {
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
             NotAdmitted::Superseded => self.close(CloseReason::Replaced),
-            NotAdmitted::Stopping => self.close(CloseReason::Stopping),
         }
         self.handle_waiting_events(ctx);
     }

@@ -87,8 +87,13 @@ pub(crate) struct RecordPresence(pub(crate) PresenceWrite);
 #[rtype(result = "()")]
 pub(crate) struct RecordHeartbeat(pub(crate) HeartbeatWrite);
 
+/// Marks this instance as one that drains: it owns nothing any more (PR-6). From DrainActor, once.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct MarkDraining;
+
 /// Stores what waits, then marks this instance's rows as offline and gives up its lease; from
-/// whoever stops the relay, once.
+/// DrainActor, once, or twice if it was cut short.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
 pub(crate) struct ReleaseInstance;

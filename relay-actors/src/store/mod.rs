@@ -44,6 +44,8 @@ pub(crate) struct StoreActor {
     writing_presence: bool,
     next_presence_batch: Instant,
     released: bool,
+    /// This instance drains: it owns nothing any more, so it would take its own devices for lost.
+    draining: bool,
     _fatal: FatalGuard,
 }
 
@@ -60,6 +62,7 @@ impl StoreActor {
             writing_presence: false,
             next_presence_batch: Instant::now(),
             released: false,
+            draining: false,
             _fatal: fatal,
         }
     }
@@ -122,7 +125,7 @@ impl StoreActor {
     /// Corrects the rows of lost instances; behind a renewal, so that an instance whose own lease
     /// lapsed while the database was away does not count itself among them.
     fn sweep(&self) {
-        if self.released {
+        if self.released || self.draining {
             return;
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
@@ -336,6 +339,19 @@ impl Handler<RecordHeartbeat> for StoreActor {
 
     fn handle(&mut self, RecordHeartbeat(write): RecordHeartbeat, _: &mut Self::Context) {
         self.heartbeats.insert(write.device, write);
+    }
+}
+
+impl Handler<MarkDraining> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, _: MarkDraining, _: &mut Self::Context) {
+        self.draining = true;
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits().instance_lease);
+        self.write_quietly("mark this instance as draining", move |store| {
+            store.mark_draining(instance, now, lease_until)
+        });
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use actix_codec::Framed;
 use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
-use relay_actors::ConnectionOrigin;
 use relay_actors::socket::transport::Transport;
+use relay_actors::{ConnectionOrigin, DrainSignal};
 use relay_model::limits::Limits;
 use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, UpgradeRequest};
 
@@ -54,6 +54,7 @@ pub struct UpgradeDoor<S> {
     proxies: Arc<Proxies>,
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
+    drain: DrainSignal,
     start: S,
 }
 
@@ -68,6 +69,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             origins: Arc::default(),
             proxies: Arc::default(),
             placement: Arc::new(Placement::new(1)),
+            drain: DrainSignal::default(),
             start,
         }
     }
@@ -88,6 +90,12 @@ impl<S: StartConnection> UpgradeDoor<S> {
             proxies: Arc::new(proxies),
             ..self
         }
+    }
+
+    /// The same door, closed once `drain` says so (DR-1).
+    #[must_use]
+    pub fn with_drain(self, drain: DrainSignal) -> Self {
+        Self { drain, ..self }
     }
 
     /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
@@ -186,6 +194,9 @@ impl<S: StartConnection> UpgradeDoor<S> {
             return Err(Refusal::NotFound);
         }
         let key = judge(request.head())?;
+        if self.drain.refuses() {
+            return Err(Refusal::Draining);
+        }
         let headers = &request.head().headers;
         self.origins.check(request.head())?;
         // A peer without an address has left already, or is a pipe in memory.

@@ -185,6 +185,15 @@ impl DeviceStore for DieselStore {
         self.write(move |pool| instances::sweep_lost(pool, now, forget_before))
     }
 
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.write(move |pool| instances::mark_draining(pool, instance, now, lease_until))
+    }
+
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
         self.write_in_order(move |pool| instances::release(pool, instance, now))
     }

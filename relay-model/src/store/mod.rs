@@ -140,8 +140,19 @@ pub enum DeviceStanding {
 pub struct TargetFacts {
     /// Not forgotten and not hidden.
     pub admitted: bool,
-    /// See [`DeviceRow::online_elsewhere_at`].
-    pub online_elsewhere_at: Option<Timestamp>,
+    /// See [`DeviceRow::elsewhere`].
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What another instance knew of a device that it held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The last time at which it knew the device online or reconnecting: `now` under a live instance,
+    /// the last renewal of one that drains or has lapsed, and `last_seen` once a stop or a sweep has
+    /// marked the row (`relay_stopped`, `relay_lost`).
+    pub seen: Timestamp,
+    /// Whether it still owns the device: it neither drains, nor has lapsed or stopped (PR-6).
+    pub live: bool,
 }
 
 /// Who asks, and when: the relay instance whose own rows are not "elsewhere".
@@ -241,11 +252,9 @@ pub struct DeviceRow {
     pub status: DeviceStatus,
     /// Why it is offline, when it is and that is known.
     pub offline_reason: Option<OfflineReason>,
-    /// The last time at which *another* instance knew it online or reconnecting (PR-8): `now` under
-    /// a live instance, the last renewal of a lapsed one, and `last_seen` once a stop or a sweep has
-    /// marked the row (`relay_stopped`, `relay_lost`). `None` if its own relay saw it go, and in
-    /// the answer of a registration over HTTP, where no instance asks.
-    pub online_elsewhere_at: Option<Timestamp>,
+    /// That *another* instance knew it online or reconnecting (PR-8). `None` if its own relay saw it
+    /// go, and in the answer of a registration over HTTP, where no instance asks.
+    pub elsewhere: Option<Elsewhere>,
     /// When it was last known to be connected.
     pub last_seen: Option<Timestamp>,
     /// When its last heartbeat was written (KA-1).
@@ -365,9 +374,18 @@ pub trait DeviceStore: Send + Sync + 'static {
         lease_until: Timestamp,
     ) -> StoreFuture<()>;
 
+    /// Marks this instance as draining, for good: it owns nothing any more (PR-6). Its lease goes on
+    /// being renewed, so that others know until when its devices were connected.
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()>;
+
     /// Marks every row that is online or reconnecting under an instance that is gone, draining or
-    /// past its lease at `now` as offline (`relay_lost`), and keeps when it was last known online
-    /// (PR-6). Returns how many. Rows of live instances are not touched. Instances that lapsed
+    /// past its lease at `now` as offline (`relay_stopped` if it drains, else `relay_lost`), and keeps
+    /// when it was last known online (PR-6). Returns how many. Rows of live instances are not touched. Instances that lapsed
     /// longer ago than [`INSTANCE_RETENTION`](crate::limits::INSTANCE_RETENTION) are forgotten.
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize>;
 

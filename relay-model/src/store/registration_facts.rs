@@ -90,7 +90,7 @@ pub(super) fn read(
         },
         target: target_row.map(|(admission, presence)| TargetFacts {
             admitted: admission.forgotten_at.is_none() && admission.relay_eligible,
-            online_elsewhere_at: presence.online_elsewhere_at(holder, asker),
+            elsewhere: presence.elsewhere(holder, asker),
         }),
     })
 }

@@ -124,6 +124,7 @@ impl Site {
             ("database.url", database.as_str()),
             ("auth.hs256_secret", SECRET),
             ("telemetry.log_format", "json"),
+            ("drain.close_spread", "100ms"),
         ];
         preset.retain(|(key, _)| !self.settings.iter().any(|(set, _)| set == key));
         let mut command = self.with(&preset).command();

@@ -211,6 +211,12 @@ impl Run {
         self.relay.state().await.expect("the relay lives")
     }
 
+    /// Drains the relay, to the end.
+    pub async fn drain(&self) {
+        self.relay.drain("test");
+        self.relay.drained().await;
+    }
+
     /// The store as a trait object.
     pub fn device_store(&self) -> &dyn DeviceStore {
         &self.store

@@ -188,6 +188,15 @@ impl DeviceStore for WeatheredStore {
         self.call(self.inner.renew_instance(instance, now, lease_until))
     }
 
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.call(self.inner.mark_draining(instance, now, lease_until))
+    }
+
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
         self.call(self.inner.sweep_lost(now))
     }

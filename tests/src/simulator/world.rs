@@ -316,7 +316,10 @@ impl World {
         self.log.note(What::StopBegan);
         self.calm = true;
         let relay = self.relay.clone();
-        actix_rt::spawn(async move { relay.stop().await });
+        actix_rt::spawn(async move {
+            relay.hurry_drain();
+            relay.drained().await;
+        });
         // A database that does not answer adds its deadline to that of the sockets.
         let over = self.environment.elapsed() + Duration::from_secs(30);
         while self.environment.elapsed() < over {

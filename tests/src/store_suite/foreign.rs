@@ -15,8 +15,9 @@ use super::{
 };
 
 /// The methods in which no account names a device or a key of its choice.
-const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 8] = [
+const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 9] = [
     "renew_instance",
+    "mark_draining",
     "sweep_lost",
     "release_instance",
     "purge_presence_history",

@@ -68,6 +68,7 @@ recorded! {
     write_presence(writes: Vec<PresenceWrite>) -> ();
     write_heartbeats(writes: Vec<HeartbeatWrite>) -> ();
     renew_instance(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
+    mark_draining(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
     sweep_lost(now: Timestamp) -> usize;
     release_instance(instance: RelayInstanceId, now: Timestamp) -> ();
     purge_presence_history(before: Timestamp) -> usize;
