@@ -34,6 +34,7 @@ mod raw;
 mod raw_frame;
 mod rpc;
 mod socket;
+mod switch;
 mod timeline;
 mod token;
 
@@ -56,6 +57,7 @@ pub use raw::RawSocket;
 pub use raw_frame::{OpCode, RawFrame, encode, header};
 pub use rpc::{failure, pending, rpc_request, rpc_response};
 pub use socket::Socket;
+pub use switch::Switch;
 pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
 

@@ -263,6 +263,12 @@ impl Relay {
         self.upgrade_with(device, &device.upgrade_headers()).await
     }
 
+    /// Connects a device by way of `address`, without registering it.
+    pub async fn upgrade_at(&self, address: SocketAddr, device: &Device) -> Socket {
+        let headers = device.upgrade_headers();
+        Socket::upgrade(address, device, &headers, self.evidence.clone()).await
+    }
+
     /// Connects a device with these headers.
     pub async fn upgrade_with(&self, device: &Device, headers: &[(String, String)]) -> Socket {
         Socket::upgrade(self.address, device, headers, self.evidence.clone()).await

@@ -1,6 +1,7 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
 mod api_keys;
+mod blue_green;
 mod busy_sender;
 mod change_device;
 mod churn;
