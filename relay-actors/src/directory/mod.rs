@@ -3,8 +3,9 @@
 
 mod account;
 mod attaching;
-mod hiding;
 mod messages;
+mod removals;
+mod removing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use account::{Account, Pair};
-pub(crate) use hiding::DeviceChanged;
-use hiding::Hidings;
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
+use removals::Removals;
+pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
@@ -64,7 +65,7 @@ pub(crate) struct DirectoryActor {
     sockets: IndexMap<ConnectionId, KnownSocket>,
     last_generation: u64,
     last_epoch: u64,
-    hidings: Hidings,
+    removals: Removals,
     /// Connections that ended, by reason.
     closes: BTreeMap<&'static str, u64>,
     /// Set once the process stops; told when no socket is left.
@@ -89,7 +90,7 @@ impl DirectoryActor {
             sockets: IndexMap::new(),
             last_generation: 0,
             last_epoch: 0,
-            hidings: Hidings::default(),
+            removals: Removals::default(),
             closes: BTreeMap::new(),
             stopping: None,
             _fatal: fatal,
@@ -464,7 +465,7 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
             accounts: self.accounts.len(),
             devices: devices().count(),
             routes: devices().filter(|device| device.route.is_some()).count(),
-            hidings: self.hidings.len(),
+            removals: self.removals.len(),
             pairs: self
                 .accounts
                 .values()

@@ -133,6 +133,7 @@ impl SocketActor {
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
             NotAdmitted::Superseded => self.close(CloseReason::Replaced),
+            NotAdmitted::SignedOut => self.close(CloseReason::SignedOut),
             NotAdmitted::Stopping => self.close(CloseReason::Stopping),
         }
         self.handle_waiting_events(ctx);
