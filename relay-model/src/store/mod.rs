@@ -52,6 +52,12 @@ pub enum StoreError {
     /// The database cannot be reached or did not answer in time. Worth another try later.
     #[error("the database is unavailable: {0}; check database.url and that the server runs")]
     Unavailable(String),
+    /// The database can be read and not written. Worth another try once somebody has seen to it.
+    #[error(
+        "the database cannot be written: {0}; look for a full disk, a limit on file sizes, a file or \
+         folder that the relay's user may not write, or a server that takes no writes"
+    )]
+    NotWritable(String),
     /// Too many calls wait already (`database.queue`).
     #[error("the database queue is full; try again, or raise database.queue and database.pool")]
     QueueFull,
