@@ -9,10 +9,10 @@ use relay_model::store::{
 };
 use relay_model::wire::{OutgoingText, outbound};
 
-use crate::directory::DeviceChanged;
+use crate::directory::{DeviceChanged, DeviceForgotten, SignedOut};
 use crate::mailbox::post;
-use crate::relay::{Relay, store_is_gone};
-use crate::store::{ChangeDevice, RegisterDesktop, RegisterPhone};
+use crate::relay::{Relay, directory_is_gone, store_is_gone};
+use crate::store::{ChangeDevice, ForgetDevice, RegisterDesktop, RegisterPhone};
 
 impl Relay {
     /// Creates or updates a desktop's row. A desktop that says `relayEligible:false` is hidden
@@ -59,9 +59,16 @@ impl Relay {
             device,
             registration,
         };
-        let outcome = self.store().send(message).await;
-        self.shown_live(account, outcome.unwrap_or_else(store_is_gone)?)
-            .await
+        let relay = self.clone();
+        let registered = to_its_end(async move {
+            let outcome = relay.store().send(message).await;
+            let outcome = outcome.unwrap_or_else(store_is_gone)?;
+            if let RegistrationOutcome::Registered(changed) = &outcome {
+                relay.tell_change(account, changed, None, None);
+            }
+            Ok(outcome)
+        });
+        self.shown_live(account, registered.await?).await
     }
 
     /// The outcome with the presence that holds now: what was stored last may be behind it.
@@ -121,6 +128,62 @@ impl Relay {
         })
     }
 
+    /// Forgets a device: its row, then its route, session and requests (PR-4). Forgetting it again
+    /// changes nothing, and makes up for what could not be acted on the first time. False if the
+    /// account has no such device.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
+    pub async fn forget_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+    ) -> Result<bool, StoreError> {
+        let relay = self.clone();
+        let forgotten = to_its_end(async move {
+            let forget = ForgetDevice { account, device };
+            let forgotten = relay.store().send(forget).await;
+            let Some(forgotten) = forgotten.unwrap_or_else(store_is_gone)? else {
+                return Ok(false);
+            };
+            tracing::info!(
+                %account,
+                %device,
+                client_type = forgotten.device_type.as_str(),
+                again = forgotten.was_forgotten,
+                "device forgotten"
+            );
+            let message = DeviceForgotten {
+                account,
+                device,
+                was_forgotten: forgotten.was_forgotten,
+                at: forgotten.updated_at,
+            };
+            let acted = relay.directory().send(message).await;
+            acted.map(|()| true).or_else(directory_is_gone)
+        });
+        forgotten.await
+    }
+
+    /// Signs the user out on a device, or on all of the account: their sessions end, and their
+    /// connections (SES-2). A device that is not there is signed out already.
+    ///
+    /// # Errors
+    /// When the database did not do it, in time.
+    pub async fn sign_out(
+        &self,
+        account: AccountId,
+        device: Option<DeviceId>,
+    ) -> Result<(), StoreError> {
+        let relay = self.clone();
+        let signed_out = to_its_end(async move {
+            tracing::info!(%account, device = device.map(tracing::field::display), "signed out");
+            let acted = relay.directory().send(SignedOut { account, device }).await;
+            acted.or_else(directory_is_gone)
+        });
+        signed_out.await
+    }
+
     /// Tells the directory what follows from a change. `asked` is what the caller wanted of the flag,
     /// `event` the caller's own event.
     fn tell_change(
@@ -132,7 +195,7 @@ impl Relay {
     ) {
         let row = &changed.row;
         let hidden = row.device_type == DeviceType::Desktop && !row.relay_eligible;
-        if hidden && asked != Some(false) {
+        if hidden && asked != Some(false) && !changed.was_forgotten {
             // Somebody hid it meanwhile: it is about to be closed, and has nothing more to say.
             return;
         }
@@ -141,7 +204,8 @@ impl Relay {
             (changed.was_eligible != row.relay_eligible)
                 .then(|| outbound::device_visibility(row.id, row.relay_eligible, now))
         });
-        if hidden || event.is_some() {
+        // That it has rejoined ends what a forget said of it.
+        if hidden || changed.was_forgotten || event.is_some() {
             let changed = DeviceChanged {
                 account,
                 device: row.id,

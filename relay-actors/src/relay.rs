@@ -253,7 +253,7 @@ impl Relay {
         devices: &mut [DeviceRow],
     ) -> Result<(), StoreError> {
         let live = self.live_devices(account).await;
-        let live = live.map_err(|_| StoreError::Unavailable("the directory is gone".to_owned()))?;
+        let live = live.or_else(directory_is_gone)?;
         for device in devices {
             match live.iter().find(|live| live.device == device.id) {
                 Some(live) => {
@@ -419,6 +419,10 @@ impl Core {
 
 fn is_hidden(device: &DeviceRow) -> bool {
     device.device_type == DeviceType::Desktop && !device.relay_eligible
+}
+
+pub(crate) fn directory_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {
+    Err(StoreError::Unavailable("the directory is gone".to_owned()))
 }
 
 pub(crate) fn store_is_gone<T>(_: MailboxError) -> Result<T, StoreError> {

@@ -28,6 +28,10 @@ use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 /// among them, signal the process and then its whole group.
 const ONE_WISH: Duration = Duration::from_millis(100);
 
+/// SIGXFSZ: a file has reached the limit of its size (`ulimit -f`). Its number on Linux, but for MIPS,
+/// and on the BSDs.
+const FILE_TOO_LARGE: i32 = 25;
+
 /// Why the relay did not start, or did not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -119,6 +123,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         ..
     } = configuration.settings;
     let mut ends = EndSignals::new().map_err(ServeError::Signals)?;
+    outlive_file_limits().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
     let listen_error = |source| ServeError::Listen {
@@ -307,6 +312,12 @@ fn raise_file_limit() {
         Ok(limit) => tracing::debug!(limit, "open files"),
         Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
     }
+}
+
+/// A file that may not grow fails the write that would make it, as a full disk does, instead of ending
+/// the process. Whoever has a signal delivered no longer dies of it; nobody needs to wait for it.
+fn outlive_file_limits() -> io::Result<()> {
+    signal(SignalKind::from_raw(FILE_TOO_LARGE)).map(drop)
 }
 
 /// SIGTERM and SIGINT.

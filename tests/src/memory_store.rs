@@ -10,8 +10,8 @@ use std::time::Duration;
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -29,6 +29,8 @@ pub struct CallCounts {
     pub devices: u64,
     /// Calls of `change_device`.
     pub change_device: u64,
+    /// Calls of `forget_device`.
+    pub forget_device: u64,
     /// Calls of `write_presence`.
     pub write_presence: u64,
     /// Changes in those calls.
@@ -248,6 +250,18 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.change_device += 1,
             move |tables| tables.change_device(account, device, change, now),
+        )
+    }
+
+    fn forget_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ForgottenDevice>> {
+        self.call(
+            |counts| counts.forget_device += 1,
+            move |tables| tables.forget_device(account, device, now),
         )
     }
 

@@ -3,6 +3,7 @@
 
 mod changes;
 mod foreign;
+mod forgetting;
 mod history;
 mod keys;
 mod recorder;
@@ -26,6 +27,7 @@ use DeviceStatus::{Offline, Online, Reconnecting};
 use crate::memory_store::PresenceChange;
 pub use changes::*;
 pub use foreign::*;
+pub use forgetting::*;
 pub use history::*;
 pub use keys::*;
 
@@ -86,6 +88,10 @@ macro_rules! store_suite {
             what_cannot_be_changed_is_not,
             a_registration_tells_whether_it_was_admitted,
             changes_that_race_follow_each_other,
+            a_forgotten_device_is_gone_from_then_on,
+            forgetting_again_changes_nothing,
+            a_forgotten_device_takes_no_late_word,
+            a_forget_and_a_rejoin_that_race_follow_each_other,
             keys_are_read_as_they_were_made,
             impossible_keys_are_refused,
             a_revoked_key_keeps_its_first_time,
@@ -142,6 +148,7 @@ fn phone(name: &str) -> PhoneRegistration {
         platform: "ios".to_owned(),
         app_version: "4.5".to_owned(),
         capabilities: None,
+        rejoin: false,
     }
 }
 

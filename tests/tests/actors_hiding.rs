@@ -133,7 +133,7 @@ async fn a_desktop_that_is_hidden_is_gone_at_once() {
         );
         phone.hears_nothing_for(2 * DESKTOP_RECONNECT_GRACE).await;
         let state = run.state().await;
-        assert_eq!((state.graces, state.directory.hidings), (0, 0), "{way:?}");
+        assert_eq!((state.graces, state.directory.removals), (0, 0), "{way:?}");
     }
 }
 
@@ -263,9 +263,9 @@ async fn a_hide_during_a_registration_wins() {
             assert_error(&reply, code);
             assert_eq!(desktop.next_close().await, 4403);
         }
-        assert_eq!(run.state().await.directory.hidings, 1);
+        assert_eq!(run.state().await.directory.removals, 1);
         pass(DATABASE_TIMEOUT + REGISTRATION_TIMEOUT).await;
-        assert_eq!(run.state().await.directory.hidings, 0);
+        assert_eq!(run.state().await.directory.removals, 0);
     }
 }
 

@@ -154,6 +154,13 @@ impl Account {
             .filter_map(|device| Some((device.id, device.route.as_ref()?)))
     }
 
+    /// Every route.
+    pub(super) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.devices
+            .iter()
+            .filter_map(|device| device.route.as_ref())
+    }
+
     /// Every route but that of `device`.
     pub(super) fn others(&self, device: DeviceId) -> impl Iterator<Item = &Route> {
         self.devices

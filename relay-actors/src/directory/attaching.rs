@@ -10,7 +10,7 @@ use relay_model::store::{DeviceStatus, DeviceType};
 use relay_model::wire::outbound::{DeviceStatusEvent, DeviceStatusWord};
 
 use super::account::{Pair, Route};
-use super::{Attach, Attached, DirectoryActor, NotAttached, PairEpoch};
+use super::{Attach, Attached, DirectoryActor, NotAttached, PairEpoch, RegistrationSequence};
 use crate::mailbox::post;
 use crate::presence::{CancelGrace, StartGrace};
 use crate::registry::{DesktopAttached, DesktopReconnecting, PhoneAttached, RegistryActor};
@@ -98,8 +98,15 @@ impl DirectoryActor {
         &mut self,
         account_id: AccountId,
         target: Target,
+        facts_read: RegistrationSequence,
         registry: &Addr<RegistryActor>,
     ) {
+        let removed = self
+            .removals
+            .came_after(account_id, target.desktop, facts_read, facts_read);
+        if removed.is_some() {
+            return;
+        }
         let account = self.accounts.entry(account_id).or_default();
         if account.device(target.desktop).is_some() {
             return;
@@ -148,7 +155,7 @@ impl DirectoryActor {
         let target = attach.target;
         let registry = target.map(|target| {
             let registry = self.pair(attach.account, target.desktop, &attach.arbiter, directory);
-            self.expect_target(attach.account, target, &registry);
+            self.expect_target(attach.account, target, attach.facts_read, &registry);
             registry
         });
         // Every pair of the account: the phone may still wait for answers of a former target.
@@ -178,11 +185,12 @@ impl Handler<Attach> for DirectoryActor {
         if !self.gate.is_open() {
             return refuse(NotAttached::Draining);
         }
-        if self
-            .hidings
-            .came_after(account_id, device, attach.facts_read)
-        {
-            return refuse(NotAttached::Hidden);
+        let (read, facts_read) = (attach.sequence, attach.facts_read);
+        let removal = self
+            .removals
+            .came_after(account_id, device, read, facts_read);
+        if let Some(removal) = removal {
+            return refuse(removal.refusal());
         }
         let connection = attach.socket.connection;
         let current = self

@@ -81,6 +81,12 @@ pub(crate) enum NotAttached {
     /// The relay drains (DR-1).
     #[error("the relay drains")]
     Draining,
+    /// The device was forgotten after its row was read.
+    #[error("the device was forgotten meanwhile")]
+    Forgotten,
+    /// The user signed out on the device after its registration was read.
+    #[error("the user signed out on the device meanwhile")]
+    SignedOut,
     /// The session could not be opened: its actor is gone.
     #[error("no session could be opened")]
     NoSession,
@@ -152,8 +158,8 @@ pub struct DirectoryState {
     pub routes: usize,
     /// Pairs with a registry.
     pub pairs: usize,
-    /// Desktops that were hidden or shown a short time ago.
-    pub hidings: usize,
+    /// Devices that were hidden, shown, forgotten or signed out a short time ago (REG-11).
+    pub removals: usize,
 }
 
 /// Asks how many connections ended since the process started, by the reason in the log (OP-5).

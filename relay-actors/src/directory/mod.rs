@@ -4,8 +4,9 @@
 mod account;
 mod attaching;
 mod draining;
-mod hiding;
 mod messages;
+mod removals;
+mod removing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use draining::Gate;
 pub(crate) use draining::{
     AwaitEmpty, BeginClosing, Busy, CloseNext, CountSockets, FindBusy, ShutGate,
 };
-pub(crate) use hiding::DeviceChanged;
-use hiding::Hidings;
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
+use removals::Removals;
+pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
@@ -68,7 +69,7 @@ pub(crate) struct DirectoryActor {
     sockets: IndexMap<ConnectionId, KnownSocket>,
     last_generation: u64,
     last_epoch: u64,
-    hidings: Hidings,
+    removals: Removals,
     /// Connections that ended, by reason.
     closes: BTreeMap<&'static str, u64>,
     gate: Gate,
@@ -92,7 +93,7 @@ impl DirectoryActor {
             sockets: IndexMap::new(),
             last_generation: 0,
             last_epoch: 0,
-            hidings: Hidings::default(),
+            removals: Removals::default(),
             closes: BTreeMap::new(),
             gate: Gate::default(),
             _fatal: fatal,
@@ -453,7 +454,7 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
             accounts: self.accounts.len(),
             devices: devices().count(),
             routes: devices().filter(|device| device.route.is_some()).count(),
-            hidings: self.hidings.len(),
+            removals: self.removals.len(),
             pairs: self
                 .accounts
                 .values()

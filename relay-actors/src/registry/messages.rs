@@ -58,6 +58,12 @@ pub(crate) struct PhoneGone {
     pub(crate) connection: ConnectionId,
 }
 
+/// A device of the account was forgotten: if it is a phone, its requests end with it. From DirectoryActor,
+/// one a forget and pair.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct PhoneForgotten(pub(crate) DeviceId);
+
 /// Nobody is attached to the pair and nobody will be: end. From DirectoryActor, one a pair, in
 /// answer to its [`crate::directory::PairIdle`].
 #[derive(Message)]

@@ -390,6 +390,16 @@ impl Handler<PhoneGone> for RegistryActor {
     }
 }
 
+impl Handler<PhoneForgotten> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, PhoneForgotten(phone): PhoneForgotten, _: &mut Self::Context) {
+        // Nobody is left who could be told.
+        self.pending.end_of_phone(phone);
+        self.report_if_idle();
+    }
+}
+
 impl Handler<EndPair> for RegistryActor {
     type Result = ();
 

@@ -129,6 +129,13 @@ impl PendingRequests {
         ended
     }
 
+    /// Ends, silently, all requests of this phone.
+    pub(crate) fn end_of_phone(&mut self, phone: DeviceId) {
+        if self.per_phone.contains_key(&phone) {
+            self.remove(|record| record.phone == phone);
+        }
+    }
+
     /// Ends, silently, what is past its deadline; returns how many.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         self.remove(|record| record.deadline <= now).len()

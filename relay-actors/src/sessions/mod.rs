@@ -9,7 +9,7 @@ mod sessions;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use relay_model::ids::{ResumeToken, SessionId};
+use relay_model::ids::{AccountId, DeviceId, ResumeToken, SessionId};
 use relay_model::wire::outbound::SessionReply;
 use sessions::{Owner, Sessions};
 use tokio::time::Instant;
@@ -56,6 +56,16 @@ pub(crate) struct TouchSession {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct ForgetSessions;
+
+/// Ends the session of a device, or of all devices of an account (SES-2); from DirectoryActor, in the
+/// order of the attaches.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct EndSessions {
+    pub(crate) account: AccountId,
+    /// `None`: all.
+    pub(crate) device: Option<DeviceId>,
+}
 
 /// Asks how many sessions are kept.
 #[derive(Message)]
@@ -144,6 +154,18 @@ impl Handler<ForgetSessions> for SessionActor {
 
     fn handle(&mut self, _: ForgetSessions, _: &mut Self::Context) {
         self.sessions = Sessions::default();
+    }
+}
+
+impl Handler<EndSessions> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, end: EndSessions, _: &mut Self::Context) {
+        let EndSessions { account, device } = end;
+        match device {
+            Some(device) => self.sessions.end((account, device)),
+            None => self.sessions.end_all_of(account),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Relay sessions (SES-1, SES-3, SES-4). Pure: time and secrets come as arguments.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use relay_model::ids::{AccountId, DeviceId, ResumeToken, ResumeTokenHash, SessionId};
 use relay_model::limits::Limits;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// Whose session it is: a device has one (SES-1), bound to its account (SES-4).
 pub(crate) type Owner = (AccountId, DeviceId);
@@ -19,7 +20,8 @@ struct Session {
 /// The sessions of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    by_owner: HashMap<Owner, Session>,
+    /// In order, so that those of one account stand together.
+    by_owner: BTreeMap<Owner, Session>,
 }
 
 impl Sessions {
@@ -84,12 +86,27 @@ impl Sessions {
         }
     }
 
+    /// Ends the session of a device, if it has one.
+    pub(crate) fn end(&mut self, owner: Owner) {
+        self.by_owner.remove(&owner);
+    }
+
+    /// Ends the sessions of all devices of an account.
+    pub(crate) fn end_all_of(&mut self, account: AccountId) {
+        let first = (account, DeviceId::from_uuid(Uuid::nil()));
+        let theirs = self.by_owner.range(first..);
+        let theirs = theirs.map(|(owner, _)| *owner);
+        let theirs: Vec<Owner> = theirs.take_while(|(owner, _)| *owner == account).collect();
+        for owner in theirs {
+            self.end(owner);
+        }
+    }
+
     /// Removes what has expired; returns how many.
     pub(crate) fn sweep(&mut self, now: Instant, limits: &Limits) -> usize {
         let before = self.by_owner.len();
         self.by_owner
             .retain(|_, session| session.expires(limits) > now);
-        self.by_owner.shrink_to(self.by_owner.len() * 2);
         before - self.by_owner.len()
     }
 
@@ -107,8 +124,6 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use uuid::Uuid;
 
     use super::*;
 
@@ -191,5 +206,37 @@ mod tests {
         assert_eq!(sessions.resume(owner(1, 1), id(1), now, &limits), None);
         assert!(sessions.can_resume(owner(1, 1), id(2), &token(2), now, &limits));
         assert_eq!(sessions.len(), 1);
+    }
+
+    /// SES-2: the session of one device ends, or those of an account, and nobody else's.
+    #[test]
+    fn a_sign_out_ends_what_it_names() {
+        let (mut sessions, now, limits) = (Sessions::default(), start(), Limits::default());
+        let owners = [
+            owner(1, 9),
+            owner(2, 0),
+            owner(2, 1),
+            owner(2, u128::MAX),
+            owner(3, 0),
+        ];
+        for who in owners {
+            sessions.open(who, id(who.1.as_uuid().as_u128()), &token(1), now, &limits);
+        }
+        let living = |sessions: &Sessions| -> Vec<bool> {
+            let lives = |who: &Owner| {
+                let id = id(who.1.as_uuid().as_u128());
+                sessions.can_resume(*who, id, &token(1), now, &limits)
+                    && sessions.resume(*who, id, now, &limits).is_some()
+            };
+            owners.iter().map(lives).collect()
+        };
+        sessions.end(owner(2, 1));
+        sessions.end(owner(2, 7));
+        assert_eq!(living(&sessions), [true, true, false, true, true]);
+        // A late touch does not bring it back.
+        sessions.touch(owner(2, 1), id(1), now, &limits);
+        sessions.end_all_of(owner(2, 0).0);
+        assert_eq!(living(&sessions), [true, false, false, false, true]);
+        assert_eq!(sessions.len(), 2);
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum NotAdmitted {
     Refused(ErrorCode),
     /// A later registration of the device took over (REG-6).
     Superseded,
+    /// The user signed out on the device (SES-2).
+    SignedOut,
 }
 
 /// What a registration brings along to its admission.
@@ -87,6 +89,8 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
         Ok(Err(NotAttached::Superseded)) => Err(NotAdmitted::Superseded),
         Ok(Err(NotAttached::Hidden)) => Err(NotAdmitted::Refused(ErrorCode::DesktopNotEligible)),
         Ok(Err(NotAttached::Draining)) => Err(NotAdmitted::Refused(ErrorCode::RelayDraining)),
+        Ok(Err(NotAttached::Forgotten)) => Err(NotAdmitted::Refused(ErrorCode::DesktopForgotten)),
+        Ok(Err(NotAttached::SignedOut)) => Err(NotAdmitted::SignedOut),
         Ok(Err(NotAttached::NoSession)) | Err(_) => Err(unavailable),
     }
 }

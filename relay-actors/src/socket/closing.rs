@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::SocketActor;
 use super::link::CloseCause;
 use super::messages::CloseReason;
+use super::stage::Stage;
 use crate::directory::SocketClosing;
 use crate::mailbox::post;
 use crate::sessions::TouchSession;
@@ -18,6 +19,13 @@ impl SocketActor {
     pub(super) fn close(&mut self, reason: CloseReason) {
         if self.link.is_closing() {
             return;
+        }
+        if let (Stage::Checking(_), Some(code)) = (&self.stage, reason.refusal()) {
+            // The directory had made it a route, and took that back before it could be told.
+            self.reply_error(code, code.meaning(), Some("register"));
+            if self.link.is_closing() {
+                return;
+            }
         }
         let (code, now) = (reason.code(), Instant::now());
         if code == CloseCode::Retired {

@@ -55,7 +55,7 @@ impl SocketHandle {
         self.deliver(Lane::Event, text, FrameKind::Other)
     }
 
-    /// Sends a device's status to the route that `registration` made, unless its lane is full.
+    /// Sends a device's status, or that it was forgotten, to the route that `registration` made, unless its lane is full.
     pub(crate) fn status(
         &self,
         text: OutgoingText,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::Message;
 use relay_model::wire::OutgoingText;
-use relay_model::wire::codes::CloseCode;
+use relay_model::wire::codes::{CloseCode, ErrorCode};
 use tokio::time::Instant;
 
 use super::inbound_room::InboundPermit;
@@ -115,6 +115,10 @@ pub enum CloseReason {
     KeyEnded,
     /// The desktop was hidden (EV-5).
     Hidden,
+    /// The device was forgotten (PR-4).
+    Forgotten,
+    /// The user signed out on the device (SES-2).
+    SignedOut,
     /// The registration was refused (REG-4); the error frame said why.
     Refused(CloseCode),
 }
@@ -135,7 +139,18 @@ impl CloseReason {
             Self::Expired => "expired",
             Self::KeyEnded => "key_ended",
             Self::Hidden => "hidden",
+            Self::Forgotten => "forgotten",
+            Self::SignedOut => "signed_out",
             Self::Refused(_) => "refused",
+        }
+    }
+
+    /// What a registration is told that is not answered yet when this ends it (REG-11).
+    pub(super) const fn refusal(self) -> Option<ErrorCode> {
+        match self {
+            Self::Hidden => Some(ErrorCode::DesktopNotEligible),
+            Self::Forgotten => Some(ErrorCode::DesktopForgotten),
+            _ => None,
         }
     }
 
@@ -151,8 +166,8 @@ impl CloseReason {
             Self::Drained => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,
-            Self::Expired | Self::KeyEnded => CloseCode::CredentialsEnded,
-            Self::Hidden => CloseCode::DeviceRemoved,
+            Self::Expired | Self::KeyEnded | Self::SignedOut => CloseCode::CredentialsEnded,
+            Self::Hidden | Self::Forgotten => CloseCode::DeviceRemoved,
             Self::Refused(code) => code,
         }
     }

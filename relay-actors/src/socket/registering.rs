@@ -136,6 +136,7 @@ impl SocketActor {
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
             NotAdmitted::Superseded => self.close(CloseReason::Replaced),
+            NotAdmitted::SignedOut => self.close(CloseReason::SignedOut),
         }
         self.handle_waiting_events(ctx);
     }

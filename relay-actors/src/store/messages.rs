@@ -3,8 +3,9 @@
 use actix::Message;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
-    ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow, HeartbeatWrite,
-    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError,
+    ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow, ForgottenDevice,
+    HeartbeatWrite, PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome,
+    StoreError,
 };
 
 /// Reads what a registration is checked against; from the socket that registers.
@@ -41,6 +42,14 @@ pub(crate) struct ChangeDevice {
     pub(crate) account: AccountId,
     pub(crate) device: DeviceId,
     pub(crate) change: DeviceChange,
+}
+
+/// Forgets a device (PR-4); from the device API.
+#[derive(Message)]
+#[rtype(result = "Result<Option<ForgottenDevice>, StoreError>")]
+pub(crate) struct ForgetDevice {
+    pub(crate) account: AccountId,
+    pub(crate) device: DeviceId,
 }
 
 /// Lists an account's devices; from the device API.

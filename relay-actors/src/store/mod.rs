@@ -16,8 +16,8 @@ use actix::{
 use indexmap::IndexMap;
 use relay_model::ids::DeviceId;
 use relay_model::store::{
-    Asker, ChangedDevice, DeviceRow, DeviceStore, HeartbeatWrite, RegistrationFacts,
-    RegistrationOutcome, StoreError, StoreFuture,
+    Asker, ChangedDevice, DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
 };
 use tokio::time::Instant;
 
@@ -284,6 +284,16 @@ impl Handler<ChangeDevice> for StoreActor {
         } = change;
         let now = self.core.environment.now();
         self.write(move |store| store.change_device(account, device, change, now))
+    }
+}
+
+impl Handler<ForgetDevice> for StoreActor {
+    type Result = ResponseFuture<Result<Option<ForgottenDevice>, StoreError>>;
+
+    fn handle(&mut self, forget: ForgetDevice, _: &mut Self::Context) -> Self::Result {
+        let ForgetDevice { account, device } = forget;
+        let now = self.core.environment.now();
+        self.write(move |store| store.forget_device(account, device, now))
     }
 }
 

@@ -23,17 +23,39 @@ impl<T: DeserializeOwned> FromRequest for JsonBody<T> {
     type Future = Pin<Box<dyn Future<Output = Result<Self, Refusal>>>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        let payload = payload.take();
+        let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
-            // The routes and their state are added together, so it is always there.
-            let api = request
-                .app_data::<web::Data<DeviceApi>>()
-                .ok_or(Refusal::RelayUnavailable)?;
-            let bytes = read(&request, payload, &api.relay.limits()).await?;
+            let bytes = read_whole(&request, payload).await?;
             parse(&bytes).map(Self)
         })
     }
+}
+
+/// As [`JsonBody`], where no body at all, or white space, stands for a body that says nothing.
+pub(super) struct OptionalJsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default> FromRequest for OptionalJsonBody<T> {
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Refusal>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let bytes = read_whole(&request, payload).await?;
+            if bytes.trim_ascii().is_empty() {
+                return Ok(Self(T::default()));
+            }
+            parse(&bytes).map(Self)
+        })
+    }
+}
+
+async fn read_whole(request: &HttpRequest, payload: Payload) -> Result<BytesMut, Refusal> {
+    // The routes and their state are added together, so it is always there.
+    let api = request
+        .app_data::<web::Data<DeviceApi>>()
+        .ok_or(Refusal::RelayUnavailable)?;
+    read(request, payload, &api.relay.limits()).await
 }
 
 async fn read(

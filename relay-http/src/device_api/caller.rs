@@ -114,10 +114,14 @@ async fn calling_device(
             expected: client_type_name(expected),
         });
     }
-    let device = single(headers, DEVICE_ID)
+    Ok((account, device_of(request)?))
+}
+
+/// The device that the headers name.
+pub(super) fn device_of(request: &HttpRequest) -> Result<DeviceId, Refusal> {
+    single(request.headers(), DEVICE_ID)
         .and_then(|text| text.parse().ok())
-        .ok_or(Refusal::InvalidDeviceId)?;
-    Ok((account, device))
+        .ok_or(Refusal::InvalidDeviceId)
 }
 
 /// The account of a caller whose credentials allow the call: `read` for what changes nothing,

@@ -6,8 +6,10 @@ mod caller;
 mod change_device;
 mod devices;
 mod endpoint;
+mod forget_device;
 mod health;
 mod keys;
+mod logout;
 mod openapi;
 mod register_desktop;
 mod register_phone;
@@ -53,7 +55,10 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
         Endpoint::at("/api/devices").get(devices::list),
         // Behind the paths that it would match too.
-        Endpoint::at("/api/devices/{id}").patch(change_device::change),
+        Endpoint::at("/api/devices/{id}")
+            .patch(change_device::change)
+            .delete(forget_device::forget),
+        Endpoint::at("/api/auth/logout").post(logout::logout),
         Endpoint::at("/api/keys").get(keys::list).post(keys::create),
         Endpoint::at("/api/keys/{id}").delete(keys::revoke),
         Endpoint::at("/api/openapi.json").get(openapi::serve),

@@ -10,7 +10,9 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Components, OpenApi as Document, PathItem, Ref};
 use utoipa::{Modify, OpenApi};
 
-use super::{change_device, devices, health, keys, register_desktop, register_phone};
+use super::{
+    change_device, devices, forget_device, health, keys, logout, register_desktop, register_phone,
+};
 use crate::refusal::{Problem, Requirement};
 use crate::upgrade::DEVICE_LINK;
 
@@ -28,6 +30,8 @@ use crate::upgrade::DEVICE_LINK;
         register_phone::register,
         devices::list,
         change_device::change,
+        forget_device::forget,
+        logout::logout,
         keys::create,
         keys::list,
         keys::revoke,
@@ -39,7 +43,7 @@ use crate::upgrade::DEVICE_LINK;
     ),
     components(responses(Problem), schemas(Requirement)),
     tags(
-        (name = "devices", description = "Devices register, and are listed and changed."),
+        (name = "devices", description = "Devices register, and are listed, changed and forgotten; users sign out."),
         (name = "keys", description = "Users make and revoke API keys."),
         (name = "relay", description = "What the world may know of the relay."),
         (name = "link", description = "The WebSocket of a device."),

@@ -25,6 +25,8 @@ pub(super) struct PhoneBody {
     /// Any JSON; kept as it is. Left out, a row keeps what it has.
     #[schema(schema_with = schemas::opaque)]
     capabilities: Option<serde_json::Value>,
+    /// Undoes a forget; to be sent on the user's action only.
+    rejoin: Option<bool>,
 }
 
 /// The operating systems that phones run on.
@@ -65,13 +67,14 @@ impl PhoneBody {
             platform: self.platform.name().to_owned(),
             app_version: checked("appVersion", &self.app_version)?,
             capabilities: self.capabilities,
+            rejoin: self.rejoin.unwrap_or(false),
         })
     }
 }
 
 /// Register a phone.
 ///
-/// Makes the phone's row or renews it.
+/// Makes the phone's row or renews it. A forgotten phone is refused unless it asks to rejoin.
 #[utoipa::path(
     post,
     path = "/api/devices/mobile/register",

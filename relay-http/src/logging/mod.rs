@@ -24,7 +24,10 @@ pub(crate) fn start(format: LogFormat, level: &LogLevel) {
         LogFormat::Auto => !stderr().is_terminal(),
     };
     let repeats = REPEATS.get_or_init(RepeatFilter::new).clone();
-    let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
+    // A line that cannot be written is lost. Complaining of it on the same full disk would panic.
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(stderr)
+        .log_internal_errors(false);
     let lines = if json {
         lines
             .json()

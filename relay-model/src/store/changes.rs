@@ -45,7 +45,7 @@ pub(super) fn change(
                     device_name: change.device_name,
                     relay_eligible: change.relay_eligible,
                     active_project_directory: change.project_directory,
-                    updated_at: StoredMoment(now),
+                    updated_at: before.next_change(now),
                 })
                 .execute(connection)?;
             let (shown, presence): (ShownColumns, PresenceColumns) = devices::table
@@ -56,6 +56,7 @@ pub(super) fn change(
             Ok(Some(ChangedDevice {
                 row: shown.into_row(presence, None)?,
                 was_eligible: before.relay_eligible,
+                was_forgotten: false,
             }))
         }
     )

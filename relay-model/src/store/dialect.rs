@@ -1,13 +1,16 @@
 //! The few things that the backends say differently, within a write transaction.
 
+use std::time::Duration;
+
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use super::DeviceType;
-use super::columns::StoredUuid;
+use super::columns::{StoredMoment, StoredUuid};
 use super::schema::devices;
+use crate::time::Timestamp;
 
 /// What a change of a device's row depends on.
 #[derive(Queryable)]
@@ -16,6 +19,20 @@ pub(super) struct Standing {
     pub(super) device_type: DeviceType,
     pub(super) forgotten: bool,
     pub(super) relay_eligible: bool,
+    updated_at: StoredMoment,
+}
+
+impl Standing {
+    /// The time of a change that is made at `now`: later than that of the change before it.
+    pub(super) fn next_change(&self, now: Timestamp) -> StoredMoment {
+        let earliest = self.updated_at.0.plus(Duration::from_micros(1));
+        StoredMoment(now.max(earliest))
+    }
+
+    /// The time of the last change.
+    pub(super) fn last_change(&self) -> Timestamp {
+        self.updated_at.0
+    }
 }
 
 /// A connection within a write transaction.
@@ -38,6 +55,7 @@ macro_rules! standing {
                 devices::device_type,
                 devices::forgotten_at.is_not_null(),
                 devices::relay_eligible,
+                devices::updated_at,
             ))
             $(.$lock())?
             .first($connection)

@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use super::pool::{OpenError, Pool};
 use super::{
     ApiKeyRow, Asker, ChangedDevice, DatabaseUrl, DesktopRegistration, DeviceChange, DeviceFilter,
-    DeviceRow, DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey, api_keys,
-    changes, devices, instances, migrations, presence, presence_history, registration,
-    registration_facts,
+    DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration,
+    PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    api_keys, changes, devices, forgetting, instances, migrations, presence, presence_history,
+    registration, registration_facts,
 };
 use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
@@ -161,6 +161,15 @@ impl DeviceStore for DieselStore {
         now: Timestamp,
     ) -> StoreFuture<Option<ChangedDevice>> {
         self.write(move |pool| changes::change(pool, account, device, change, now))
+    }
+
+    fn forget_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ForgottenDevice>> {
+        self.write(move |pool| forgetting::forget(pool, account, device, now))
     }
 
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {

@@ -6,20 +6,27 @@ use diesel::result::{DatabaseErrorKind, Error};
 
 use super::StoreError;
 
-/// Beginnings of SQLite's messages for what may pass by itself or by an operator's hand: another
-/// writer, a full disk, a file system that is away.
-const PASSING_IN_SQLITE: [&str; 6] = [
-    "database is locked",
-    "database table is locked",
+/// Beginnings of SQLite's and PostgreSQL's messages for what an operator has to see to, and that may
+/// then go on: a full disk, a file beyond its limit, a file or server that is read-only.
+const NOT_WRITABLE: [&str; 4] = [
     "database or disk is full",
     "disk I/O error",
+    "attempt to write a readonly database",
+    "could not extend file",
+];
+
+/// Beginnings of SQLite's messages for what may pass by itself or by an operator's hand: another
+/// writer, a file system that is away.
+const PASSING_IN_SQLITE: [&str; 4] = [
+    "database is locked",
+    "database table is locked",
     "unable to open database file",
     "locking protocol",
 ];
 
 /// Beginnings of PostgreSQL's messages, and of libpq's, for what may pass: a server that is away,
-/// stops, starts or is full, and a transaction that another one was in the way of.
-const PASSING_IN_POSTGRES: [&str; 19] = [
+/// stops or starts, and a transaction that another one was in the way of.
+const PASSING_IN_POSTGRES: [&str; 18] = [
     "deadlock detected",
     "canceling statement due to",
     "terminating connection",
@@ -36,17 +43,12 @@ const PASSING_IN_POSTGRES: [&str; 19] = [
     "the database system is",
     "sorry, too many clients already",
     "remaining connection slots are reserved",
-    "could not extend file",
     "out of memory",
     "out of shared memory",
 ];
 
 /// Beginnings of SQLite's messages for a file that will not mend.
-const LASTING: [&str; 3] = [
-    "file is not a database",
-    "database disk image is malformed",
-    "attempt to write a readonly database",
-];
+const LASTING: [&str; 2] = ["file is not a database", "database disk image is malformed"];
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
@@ -56,7 +58,9 @@ impl From<Error> for StoreError {
             error => error,
         };
         let message = one_line(&error.to_string());
-        if is_passing_kind(&error)
+        if is_read_only(&error) || is_any_of(&NOT_WRITABLE, &message) {
+            Self::NotWritable(message)
+        } else if is_passing_kind(&error)
             || is_any_of(&PASSING_IN_SQLITE, &message)
             || is_any_of(&PASSING_IN_POSTGRES, &message)
         {
@@ -67,14 +71,20 @@ impl From<Error> for StoreError {
     }
 }
 
-/// Kinds that diesel tells apart itself. A server that takes no writes may be one that hands over to
-/// another.
+/// A server that takes no writes may be one that hands over to another.
+fn is_read_only(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)
+    )
+}
+
+/// Kinds that diesel tells apart itself.
 fn is_passing_kind(error: &Error) -> bool {
     match error {
         Error::DatabaseError(kind, _) => matches!(
             kind,
             DatabaseErrorKind::ClosedConnection
-                | DatabaseErrorKind::ReadOnlyTransaction
                 | DatabaseErrorKind::SerializationFailure
                 | DatabaseErrorKind::UnableToSendCommand
         ),
@@ -94,6 +104,7 @@ fn one_line(message: &str) -> String {
 pub(super) fn no_connection(cause: Option<&str>, open: u32) -> StoreError {
     match cause {
         Some(cause) if is_any_of(&LASTING, cause) => StoreError::Failed(cause.to_owned()),
+        Some(cause) if is_any_of(&NOT_WRITABLE, cause) => StoreError::NotWritable(one_line(cause)),
         Some(cause) => {
             let cause = one_line(cause);
             StoreError::Unavailable(format!("no connection could be made: {cause}"))
@@ -143,7 +154,6 @@ mod tests {
     fn kinds_that_pass_are_unavailable() {
         for kind in [
             DatabaseErrorKind::ClosedConnection,
-            DatabaseErrorKind::ReadOnlyTransaction,
             DatabaseErrorKind::SerializationFailure,
             DatabaseErrorKind::UnableToSendCommand,
         ] {
@@ -167,8 +177,26 @@ mod tests {
             commit_error: fault("database or disk is full"),
             rollback_error: fault("cannot rollback - no transaction is active"),
         };
-        let expected = StoreError::Unavailable("database or disk is full".to_owned());
+        let expected = StoreError::NotWritable("database or disk is full".to_owned());
         assert_eq!(StoreError::from(full), expected);
+    }
+
+    /// OP-5: what somebody has to see to says at what, whether it is met by a query or a connection.
+    #[test]
+    fn what_cannot_be_written_says_what_to_look_for() {
+        for message in NOT_WRITABLE {
+            for error in [mapped(message), no_connection(Some(message), 1)] {
+                assert_eq!(error, StoreError::NotWritable(message.to_owned()));
+                let said = error.to_string();
+                assert!(
+                    said.contains("full disk") && said.contains(message),
+                    "{said}"
+                );
+            }
+        }
+        let kind = DatabaseErrorKind::ReadOnlyTransaction;
+        let refused = StoreError::from(Error::DatabaseError(kind, Box::new("nein".to_owned())));
+        assert_eq!(refused, StoreError::NotWritable("nein".to_owned()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod devices;
 mod dialect;
 mod diesel_store;
 mod faults;
+mod forgetting;
 mod instances;
 mod migrations;
 mod pool;
@@ -51,6 +52,12 @@ pub enum StoreError {
     /// The database cannot be reached or did not answer in time. Worth another try later.
     #[error("the database is unavailable: {0}; check database.url and that the server runs")]
     Unavailable(String),
+    /// The database can be read and not written. Worth another try once somebody has seen to it.
+    #[error(
+        "the database cannot be written: {0}; look for a full disk, a limit on file sizes, a file or \
+         folder that the relay's user may not write, or a server that takes no writes"
+    )]
+    NotWritable(String),
     /// Too many calls wait already (`database.queue`).
     #[error("the database queue is full; try again, or raise database.queue and database.pool")]
     QueueFull,
@@ -194,6 +201,8 @@ pub struct PhoneRegistration {
     pub app_version: String,
     /// Opaque JSON; `None` keeps what the row has.
     pub capabilities: Option<serde_json::Value>,
+    /// Undoes a forget, on the user's action only.
+    pub rejoin: bool,
 }
 
 /// What came of an HTTP registration.
@@ -216,6 +225,19 @@ pub struct ChangedDevice {
     pub row: DeviceRow,
     /// Whether it was admitted to the relay before the call; of a new row, whether it is.
     pub was_eligible: bool,
+    /// Whether it was forgotten before the call, and has rejoined by it.
+    pub was_forgotten: bool,
+}
+
+/// A device that is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForgottenDevice {
+    /// What it was.
+    pub device_type: DeviceType,
+    /// Whether it had been forgotten before the call, which then changed nothing.
+    pub was_forgotten: bool,
+    /// When its row was changed last: at the forget, if nothing has changed it since.
+    pub updated_at: Timestamp,
 }
 
 /// What to change of a device; `None` keeps what the row has.
@@ -263,7 +285,8 @@ pub struct DeviceRow {
     pub active_project_directory: Option<String>,
     /// When the row was made.
     pub created_at: Timestamp,
-    /// When its device last registered or changed it.
+    /// When its device last registered or changed it. Rises with each change of the row, so that of
+    /// two changes the later one is known, whatever the clocks of their relays said.
     pub updated_at: Timestamp,
 }
 
@@ -277,7 +300,7 @@ pub struct DeviceFilter {
 /// One presence change to be stored. Changes of one device are written in the order of `at`; a
 /// change other than `Online` is written only while the row still carries this instance and
 /// generation and this instance has not released it, so that a late write of a draining relay
-/// undoes nothing (DR-5).
+/// undoes nothing (DR-5); and not once the device was forgotten.
 ///
 /// `Online` is written unless the row carries a later word about a connection. A mark that another
 /// relay's stop left, or a sweep, is no such word: a device may have moved to this relay before the
@@ -359,6 +382,15 @@ pub trait DeviceStore: Send + Sync + 'static {
         change: DeviceChange,
         now: Timestamp,
     ) -> StoreFuture<Option<ChangedDevice>>;
+
+    /// Forgets a device and marks its row as offline (`unlinked`), in one transaction (PR-4). A device
+    /// that is forgotten stays as it is. `None` if it is unknown or of another account.
+    fn forget_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ForgottenDevice>>;
 
     /// Stores presence changes, all or none, and keeps those that took effect in the history (PR-6).
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()>;

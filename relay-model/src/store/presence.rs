@@ -17,6 +17,7 @@ macro_rules! later {
         case_when($column.gt($moment), $column).otherwise($moment)
     };
 }
+pub(super) use later;
 
 /// Writes the changes of each device in order, all or none, and keeps those that took effect in the
 /// history. A device that is unknown or of another account is passed over.
@@ -59,9 +60,10 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
                 )
                 .execute(connection)?
             } else {
-                let is_the_last_word = devices::offline_reason
-                    .is_null()
-                    .or(devices::offline_reason.ne(OfflineReason::RelayStopped));
+                let reason_before = devices::offline_reason;
+                let is_no_last_word = reason_before.is_null().or(reason_before
+                    .ne(OfflineReason::RelayStopped)
+                    .and(reason_before.ne(OfflineReason::Unlinked)));
                 prepared_update(
                     devices::table,
                     (
@@ -78,7 +80,7 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
                     row.and(devices::instance.eq(instance))
                         .and(devices::generation.eq(generation))
                         .and(devices::status_at.le(at))
-                        .and(is_the_last_word),
+                        .and(is_no_last_word),
                 )
                 .execute(connection)?
             };

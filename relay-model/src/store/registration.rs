@@ -64,7 +64,7 @@ impl From<PhoneRegistration> for Registration {
                 capabilities: phone.capabilities.map(|value| value.to_string()),
                 relay_eligible: None,
             },
-            rejoin: false,
+            rejoin: phone.rejoin,
         }
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn register(
 ) -> Result<RegistrationOutcome, StoreError> {
     let account = StoredUuid::from(account);
     let device = StoredUuid::from(device);
-    let now = StoredMoment(now);
+    let made_at = StoredMoment(now);
     let Registration {
         device_type,
         facts,
@@ -105,15 +105,15 @@ pub(super) fn register(
                     ),
                     (
                         devices::status.eq(DeviceStatus::Offline),
-                        devices::status_at.eq(now),
-                        devices::created_at.eq(now),
-                        devices::updated_at.eq(now),
+                        devices::status_at.eq(made_at),
+                        devices::created_at.eq(made_at),
+                        devices::updated_at.eq(made_at),
                     ),
                 ))
                 .on_conflict(devices::id)
                 .do_nothing()
                 .execute(connection)?;
-            let mut was_eligible = None;
+            let (mut was_eligible, mut was_forgotten) = (None, false);
             if made == 0 {
                 let before = connection.standing_for_update(device)?;
                 // A row is forgotten, never removed.
@@ -128,12 +128,13 @@ pub(super) fn register(
                     return Ok(RegistrationOutcome::Forgotten);
                 }
                 was_eligible = Some(before.relay_eligible);
+                was_forgotten = before.forgotten;
                 diesel::update(devices::table.find(device))
                     .filter(devices::account.eq(account))
                     .set((
                         facts,
                         devices::forgotten_at.eq(None::<StoredMoment>),
-                        devices::updated_at.eq(now),
+                        devices::updated_at.eq(before.next_change(now)),
                     ))
                     .execute(connection)?;
             }
@@ -145,6 +146,7 @@ pub(super) fn register(
             let row = shown.into_row(presence, None)?;
             Ok(RegistrationOutcome::Registered(Box::new(ChangedDevice {
                 was_eligible: was_eligible.unwrap_or(row.relay_eligible),
+                was_forgotten,
                 row,
             })))
         }

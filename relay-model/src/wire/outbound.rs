@@ -266,6 +266,17 @@ pub fn device_visibility(device: DeviceId, visible: bool, now: Timestamp) -> Out
         .into()
 }
 
+/// A `device-unlinked` event: the user has forgotten a device (EV-3).
+pub fn device_unlinked(device: DeviceId, now: Timestamp) -> OutgoingText {
+    Text::with_capacity(192)
+        .raw(r#"{"type":"event","sourceDeviceId":null,"timestamp":""#)
+        .display(now)
+        .raw(r#"","payload":{"eventType":"device-unlinked","payload":{"deviceId":""#)
+        .display(device)
+        .raw(r#""}}}"#)
+        .into()
+}
+
 /// What a `device-status` event says (PR-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceStatusWord {

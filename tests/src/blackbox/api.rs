@@ -19,7 +19,7 @@ pub struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    async fn read(response: Response) -> Self {
+    async fn read(response: Response) -> Result<Self, reqwest::Error> {
         let status = response.status().as_u16();
         let headers = response
             .headers()
@@ -29,13 +29,13 @@ impl HttpAnswer {
                 (name.as_str().to_owned(), value)
             })
             .collect();
-        let text = response.text().await.expect("the body arrives");
+        let text = response.text().await?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self {
+        Ok(Self {
             status,
             headers,
             body,
-        }
+        })
     }
 
     /// A header's value, by its name in lower case.
@@ -83,8 +83,28 @@ impl Relay {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> HttpAnswer {
+        let answer = self.try_call(method.clone(), path, headers, body).await;
+        let answer =
+            answer.unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
+        if let Err(problem) = conforms(&method, path, &answer) {
+            panic!("{problem}{}", self.evidence().tail());
+        }
+        answer
+    }
+
+    /// Any call, of a relay that may end in the middle of it.
+    ///
+    /// # Errors
+    /// When no whole answer comes.
+    pub async fn try_call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Result<HttpAnswer, reqwest::Error> {
         let url = format!("http://{}{path}", self.address());
-        let mut request = self.client.request(method.clone(), url);
+        let mut request = self.client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -93,14 +113,20 @@ impl Relay {
                 .header("Content-Type", "application/json")
                 .body(body);
         }
-        let response = request.timeout(super::DEADLINE).send().await;
-        let response =
-            response.unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
-        let answer = HttpAnswer::read(response).await;
-        if let Err(problem) = conforms(&method, path, &answer) {
-            panic!("{problem}{}", self.evidence().tail());
-        }
-        answer
+        let response = request.timeout(super::DEADLINE).send().await?;
+        HttpAnswer::read(response).await
+    }
+
+    /// Forgets a device.
+    ///
+    /// # Panics
+    /// When the relay refuses to.
+    pub async fn forget(&self, device: &Device) {
+        let authorization = format!("Bearer {}", device.account.token);
+        let path = format!("/api/devices/{}", device.id);
+        let answer = self.call_as(&authorization, Method::DELETE, &path, None);
+        let answer = answer.await;
+        assert_eq!(answer.status, 204, "{answer:?}{}", self.evidence().tail());
     }
 
     /// Any call with credentials in `Authorization`, such as `Bearer <token>`.

@@ -29,7 +29,38 @@ pub struct Site {
     folder: Arc<TempDir>,
     home: Arc<Home>,
     settings: Vec<(String, String)>,
-    open_files: Option<u32>,
+    confinement: Confinement,
+}
+
+/// What the operating system holds a site's relays to.
+#[derive(Debug, Clone, Copy)]
+enum Confinement {
+    None,
+    /// So many open files.
+    OpenFiles(u32),
+    /// Files of so many blocks of 512 bytes.
+    FileBlocks(u32),
+    /// The rights of nobody in particular, also if the tests run with all rights.
+    NoRights,
+}
+
+impl Confinement {
+    /// What a shell does before it becomes the relay, if anything; `$0` is the binary, behind it come
+    /// its arguments.
+    fn script(self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::OpenFiles(limit) => Some(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")),
+            // The hard limit stays, so that the soft one can be taken back.
+            Self::FileBlocks(limit) => Some(format!("ulimit -S -f {limit} && exec \"$0\" \"$@\"")),
+            // An open file is run wherever it lies, also where nobody may look.
+            Self::NoRights => Some(
+                "if test \"$(id -u)\" = 0; then exec 9<\"$0\" && exec setpriv --reuid=65534 \
+                 --regid=65534 --clear-groups /proc/self/fd/9 \"$@\"; else exec \"$0\" \"$@\"; fi"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 impl Site {
@@ -52,7 +83,7 @@ impl Site {
             home: Arc::new(Home::new(backend, folder.path())),
             folder: Arc::new(folder),
             settings: Vec::new(),
-            open_files: None,
+            confinement: Confinement::None,
         };
         site.with(settings)
     }
@@ -70,7 +101,22 @@ impl Site {
     /// The same, for relays that may have no more than so many files open.
     pub fn with_open_files(&self, limit: u32) -> Self {
         let mut site = self.clone();
-        site.open_files = Some(limit);
+        site.confinement = Confinement::OpenFiles(limit);
+        site
+    }
+
+    /// The same, for relays whose files may not grow beyond so many blocks of 512 bytes, until
+    /// [`Relay::lift_file_limit`].
+    pub fn with_file_blocks(&self, limit: u32) -> Self {
+        let mut site = self.clone();
+        site.confinement = Confinement::FileBlocks(limit);
+        site
+    }
+
+    /// The same, for relays that have no rights beyond those of everybody.
+    pub fn without_rights(&self) -> Self {
+        let mut site = self.clone();
+        site.confinement = Confinement::NoRights;
         site
     }
 
@@ -91,11 +137,10 @@ impl Site {
 
     /// The relay's binary, in this folder and with nothing but the given settings.
     pub fn command(&self) -> Command {
-        let mut command = match self.open_files {
+        let mut command = match self.confinement.script() {
             None => Command::new(relay_binary()),
-            Some(limit) => {
+            Some(script) => {
                 let mut shell = Command::new("sh");
-                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
                 shell.arg("-c").arg(script).arg(relay_binary());
                 shell
             }
@@ -298,6 +343,17 @@ impl Relay {
             .status()
             .await;
         assert!(status.expect("sh runs").success(), "kill -{name}");
+    }
+
+    /// Lets its files grow again.
+    ///
+    /// # Panics
+    /// When the relay has ended already.
+    pub async fn lift_file_limit(&self) {
+        let id = self.process_id().to_string();
+        let mut prlimit = Command::new("prlimit");
+        let status = prlimit.args(["--pid", &id, "--fsize=unlimited:"]).status();
+        assert!(status.await.expect("prlimit runs").success());
     }
 
     /// The processor time that it has used, in clock ticks, of which there are 100 a second.

@@ -4,14 +4,15 @@
 mod keys;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStanding, DeviceStatus, DeviceType, Elsewhere, HeartbeatWrite, OfflineReason,
-    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoredApiKey,
-    TargetFacts,
+    DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite,
+    OfflineReason, PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome,
+    StoredApiKey, TargetFacts,
 };
 use relay_model::time::Timestamp;
 
@@ -129,6 +130,11 @@ impl Device {
         }
     }
 
+    /// The row's time if it is changed at `now`: later than that of the change before.
+    fn changed_at(&self, now: Timestamp) -> Timestamp {
+        now.max(self.row.updated_at.plus(Duration::from_micros(1)))
+    }
+
     fn seen(&mut self, at: Timestamp) {
         self.row.last_seen = self.row.last_seen.max(Some(at));
     }
@@ -171,7 +177,10 @@ impl Device {
     fn takes_other(&self, write: &PresenceWrite) -> bool {
         self.holder == Some((write.instance, write.generation))
             && self.status_at <= write.at
-            && self.row.offline_reason != Some(OfflineReason::RelayStopped)
+            && !matches!(
+                self.row.offline_reason,
+                Some(OfflineReason::RelayStopped | OfflineReason::Unlinked)
+            )
     }
 }
 
@@ -212,7 +221,7 @@ impl From<PhoneRegistration> for Registration {
             app_version: phone.app_version,
             capabilities: phone.capabilities,
             relay_eligible: None,
-            rejoin: false,
+            rejoin: phone.rejoin,
         }
     }
 }
@@ -266,10 +275,9 @@ impl Tables {
         said: Registration,
         now: Timestamp,
     ) -> RegistrationOutcome {
-        let mut was_eligible = self
-            .devices
-            .get(&id)
-            .map(|device| device.row.relay_eligible);
+        let before = self.devices.get(&id);
+        let mut was_eligible = before.map(|device| device.row.relay_eligible);
+        let changed_at = before.map_or(now, |device| device.changed_at(now));
         let device = self.devices.entry(id).or_insert_with(|| Device {
             account,
             row: DeviceRow {
@@ -303,7 +311,7 @@ impl Tables {
         if device.forgotten && !said.rejoin {
             return RegistrationOutcome::Forgotten;
         }
-        device.forgotten = false;
+        let was_forgotten = std::mem::take(&mut device.forgotten);
         let row = &mut device.row;
         row.device_name = said.device_name;
         row.platform = said.platform;
@@ -315,10 +323,11 @@ impl Tables {
         if let Some(eligible) = said.relay_eligible {
             row.relay_eligible = eligible;
         }
-        row.updated_at = now;
+        row.updated_at = changed_at;
         RegistrationOutcome::Registered(Box::new(ChangedDevice {
             row: row.clone(),
             was_eligible: *was_eligible.get_or_insert(row.relay_eligible),
+            was_forgotten,
         }))
     }
 
@@ -333,6 +342,7 @@ impl Tables {
         if device.forgotten {
             return None;
         }
+        let changed_at = device.changed_at(now);
         let row = &mut device.row;
         let was_eligible = row.relay_eligible;
         if let Some(name) = change.device_name {
@@ -344,10 +354,43 @@ impl Tables {
         if let Some(directory) = change.project_directory {
             row.active_project_directory = Some(directory);
         }
-        row.updated_at = now;
+        row.updated_at = changed_at;
         Some(ChangedDevice {
             row: row.clone(),
             was_eligible,
+            was_forgotten: false,
+        })
+    }
+
+    pub(super) fn forget_device(
+        &mut self,
+        account: AccountId,
+        device: DeviceId,
+        now: Timestamp,
+    ) -> Option<ForgottenDevice> {
+        let Self {
+            devices, history, ..
+        } = self;
+        let device = owned(devices, account, device)?;
+        let was_forgotten = std::mem::replace(&mut device.forgotten, true);
+        if !was_forgotten {
+            device.row.updated_at = device.changed_at(now);
+            let status_at = device.status_at.max(now);
+            if device.row.status == DeviceStatus::Online {
+                device.seen(now);
+            }
+            let reason = Some(OfflineReason::Unlinked);
+            if device.row.status == DeviceStatus::Offline {
+                device.row.offline_reason = reason;
+            } else {
+                device.change(DeviceStatus::Offline, reason, now, history);
+            }
+            device.status_at = status_at;
+        }
+        Some(ForgottenDevice {
+            device_type: device.row.device_type,
+            was_forgotten,
+            updated_at: device.row.updated_at,
         })
     }
 

@@ -129,6 +129,7 @@ impl Run {
             platform: "ios".to_owned(),
             app_version: "1".to_owned(),
             capabilities: None,
+            rejoin: false,
         };
         let outcome = self
             .relay

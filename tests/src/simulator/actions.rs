@@ -89,6 +89,9 @@ impl World {
                     self.leave(connection, Leaving::Reset);
                 }
             }
+            Due::Forget(device) => self.forget(device),
+            Due::SignOut(device, all) => self.sign_out(device, all),
+            Due::Rejoin(device) => self.rejoin(device),
             Due::FairWeather => self.set_weather(Weather::Fair),
         }
     }
@@ -126,6 +129,8 @@ impl World {
             Act::Replace => self.replace(),
             Act::Return => self.return_early(),
             Act::RegisterAgain => self.register_again(),
+            Act::Forget => self.forget_something(),
+            Act::SignOut => self.sign_out_somewhere(),
             Act::Weather => {
                 if self.weather == Weather::Fair {
                     let weather = if self.dice.chance(60) {

@@ -151,6 +151,8 @@ pub enum Heard {
     },
     /// `chat:timeline-stale` for all windows.
     AllStale,
+    /// `device-unlinked`.
+    Unlinked(DeviceNo),
     /// Another device's event.
     Note {
         /// Who sent it.
@@ -305,6 +307,9 @@ fn event(frame: &Value, text: &str, cast: &Cast) -> Option<Heard> {
             },
             generation: payload["connectionGeneration"].as_u64()?,
         }),
+        "device-unlinked" if frame["sourceDeviceId"].is_null() => {
+            Some(Heard::Unlinked(cast.find(payload["deviceId"].as_str()?)?))
+        }
         "note" => Some(Heard::Note {
             from: cast.find(frame["sourceDeviceId"].as_str()?)?,
             serial: payload["n"].as_u64()?,

@@ -59,9 +59,14 @@ impl Log {
         self.entries.borrow_mut().push(Entry { at, what });
     }
 
-    fn heard(&self, connection: ConnectionNo, heard: Heard, digest: u64) {
-        self.note(What::Heard(connection, heard, digest));
+    /// Writes an entry about which devices have something to do.
+    pub fn tell(&self, what: What) {
+        self.note(what);
         self.news.notify_one();
+    }
+
+    fn heard(&self, connection: ConnectionNo, heard: Heard, digest: u64) {
+        self.tell(What::Heard(connection, heard, digest));
     }
 
     /// The next entry that the world has not looked at.

@@ -12,7 +12,7 @@
 //! rest, everybody leaves, and nothing may be left.
 //!
 //! - [`cast`]: who takes part; `plan`: the odds; `world`, `actions`, `reactions`: what devices do;
-//!   `timelines`: what they do about leases and snapshots
+//!   `timelines`: what they do about leases and snapshots; `removals`: what their users do with them
 //! - `line`, `pipe`, `environment`, [`weather`]: the world around the relay
 //! - [`frames`], [`timeline_frames`], [`trace`]: what is said and written down
 //! - [`oracle`]: what must hold
@@ -30,6 +30,7 @@ pub mod oracle;
 mod pipe;
 mod plan;
 mod reactions;
+mod removals;
 pub mod timeline_frames;
 mod timelines;
 pub mod trace;

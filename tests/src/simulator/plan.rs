@@ -43,6 +43,10 @@ pub enum Act {
     Return,
     /// A device registers again on its connection, a phone perhaps for another desktop (REG-10).
     RegisterAgain,
+    /// A user forgets a device (PR-4).
+    Forget,
+    /// A user signs out on a device, or on all of the account (SES-2).
+    SignOut,
     /// The database gets slow or fails for a while.
     Weather,
     /// Several of these at one instant.
@@ -64,6 +68,8 @@ const ACTS: &[(u64, Act)] = &[
     (7, Act::Stall),
     (7, Act::Replace),
     (7, Act::RegisterAgain),
+    (4, Act::Forget),
+    (3, Act::SignOut),
     (3, Act::Weather),
     (9, Act::Burst),
 ];
@@ -80,6 +86,8 @@ const ACTS_OF_A_BURST: &[(u64, Act)] = &[
     (12, Act::Replace),
     (15, Act::Return),
     (8, Act::RegisterAgain),
+    (5, Act::Forget),
+    (4, Act::SignOut),
 ];
 
 /// The next thing that happens of itself.
@@ -118,6 +126,17 @@ pub fn absence(dice: &mut Dice) -> Duration {
         (10, (95_000, 150_000)),
     ]);
     millis(dice, from, to)
+}
+
+/// How long a forgotten device stays so.
+pub fn exile(dice: &mut Dice) -> Duration {
+    let (from, to) = dice.weighted(&[(50, (0, 500)), (50, (1_000, 60_000))]);
+    millis(dice, from, to)
+}
+
+/// How long a user waits before trying again what failed.
+pub fn retry(dice: &mut Dice) -> Duration {
+    millis(dice, 500, 5_000)
 }
 
 /// How long a device does not read.

@@ -11,8 +11,11 @@ impl World {
     /// Looks at what was heard since the last time.
     pub(super) fn absorb(&mut self) {
         while let Some(entry) = self.log.next() {
-            if let What::Heard(connection, heard, _) = entry.what {
-                self.react(connection, heard);
+            match entry.what {
+                What::Heard(connection, heard, _) => self.react(connection, heard),
+                What::Removed(removal, devices, done) => self.removed(removal, &devices, done),
+                What::Rejoined(device, done) => self.rejoined(device, done),
+                _ => {}
             }
         }
     }
@@ -75,7 +78,8 @@ impl World {
             | Heard::Snapshot { .. }
             | Heard::Stale { .. }
             | Heard::Status { .. }
-            | Heard::Strange(_) => {}
+            | Heard::Strange(_)
+            | Heard::Unlinked(_) => {}
         }
     }
 }

@@ -43,6 +43,15 @@ pub enum Leaving {
     Reset,
 }
 
+/// How a user takes devices away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Forgets one (PR-4).
+    Forget,
+    /// Signs out on one or all of the account (SES-2).
+    SignOut,
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
@@ -60,6 +69,14 @@ pub enum What {
     Vanished(ConnectionNo),
     /// A device ended its connection.
     Left(ConnectionNo, Leaving),
+    /// A user began to take devices away.
+    Removing(Removal, Vec<DeviceNo>),
+    /// The relay answered: it is done, or it may be.
+    Removed(Removal, Vec<DeviceNo>, bool),
+    /// A user began to let a forgotten device rejoin.
+    Rejoining(DeviceNo),
+    /// The relay answered: it may come back, or it may not yet.
+    Rejoined(DeviceNo, bool),
     /// The database does better or worse.
     Weather(Weather),
     /// The relay was told to stop.

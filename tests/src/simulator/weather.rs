@@ -7,8 +7,8 @@ use std::time::Duration;
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -140,6 +140,15 @@ impl DeviceStore for WeatheredStore {
         now: Timestamp,
     ) -> StoreFuture<Option<ChangedDevice>> {
         self.call(self.inner.change_device(account, device, change, now))
+    }
+
+    fn forget_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        now: Timestamp,
+    ) -> StoreFuture<Option<ForgottenDevice>> {
+        self.call(self.inner.forget_device(account, device, now))
     }
 
     fn create_api_key(&self, key: NewApiKey) -> StoreFuture<()> {

@@ -9,9 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use relay_actors::{ConnectionOrigin, Relay};
 use relay_model::credentials::Credentials;
-use relay_model::store::{
-    DesktopRegistration, DeviceFilter, DeviceType, PhoneRegistration, RegistrationOutcome,
-};
+use relay_model::store::{DeviceFilter, RegistrationOutcome};
 use relay_model::time::Timestamp;
 use tokio::sync::mpsc;
 
@@ -61,6 +59,12 @@ pub(super) enum Due {
     ReadAgain(ConnectionNo),
     /// The network resets a half-open connection.
     Cut(ConnectionNo),
+    /// A user forgets a device, perhaps once more.
+    Forget(DeviceNo),
+    /// A user signs out on a device, or on all of its account.
+    SignOut(DeviceNo, bool),
+    /// A user lets a forgotten device rejoin.
+    Rejoin(DeviceNo),
     /// The database does well again.
     FairWeather,
 }
@@ -109,13 +113,15 @@ pub(super) struct Memory {
     pub(super) asked: Vec<(String, Option<ConnectionNo>, Duration)>,
     /// What a desktop publishes.
     pub(super) display: Display,
+    /// Its user has begun to forget it, and it has not rejoined.
+    pub(super) forgotten: bool,
 }
 
 /// See the module.
 pub(super) struct World {
     pub(super) dice: Dice,
     pub(super) cast: Rc<Cast>,
-    relay: Relay,
+    pub(super) relay: Relay,
     environment: Arc<SeededEnvironment>,
     store: WeatheredStore,
     pub(super) log: Rc<Log>,
@@ -194,31 +200,7 @@ impl World {
     /// Makes every device a row, as HTTP registration does.
     async fn enrol(&self) {
         for device in self.cast.devices() {
-            let member = *self.cast.member(device);
-            let account = self.cast.accounts[member.account.0];
-            let outcome = match member.kind {
-                DeviceType::Desktop => {
-                    let row = DesktopRegistration {
-                        device_name: device.to_string(),
-                        platform: "linux".to_owned(),
-                        platform_version: None,
-                        app_version: "1".to_owned(),
-                        capabilities: None,
-                        relay_eligible: None,
-                        rejoin: false,
-                    };
-                    self.relay.register_desktop(account, member.id, row).await
-                }
-                DeviceType::Mobile => {
-                    let row = PhoneRegistration {
-                        device_name: device.to_string(),
-                        platform: "ios".to_owned(),
-                        app_version: "1".to_owned(),
-                        capabilities: None,
-                    };
-                    self.relay.register_phone(account, member.id, row).await
-                }
-            };
+            let outcome = self.register_row(device, false).await;
             assert!(
                 matches!(outcome, Ok(RegistrationOutcome::Registered(_))),
                 "{outcome:?}"

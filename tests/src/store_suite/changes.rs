@@ -32,6 +32,7 @@ pub async fn a_change_sets_what_it_names(subject: &dyn Subject) {
             ..before
         },
         was_eligible: true,
+        was_forgotten: false,
     };
     assert_eq!(change(store, renamed, 5).await, expected);
     let moved = DeviceChange {
@@ -86,6 +87,7 @@ pub async fn what_cannot_be_changed_is_not(subject: &dyn Subject) {
             ..before
         },
         was_eligible: true,
+        was_forgotten: false,
     };
     assert_eq!(phone, Ok(Some(expected)));
     let facts = store

@@ -104,6 +104,8 @@ async fn attack_devices(store: &dyn DeviceStore) {
         };
         let changed = store.change_device(THEIRS, device, taken, at(30)).await;
         assert_eq!(changed, Ok(None));
+        let forgotten = store.forget_device(THEIRS, device, at(30)).await;
+        assert_eq!(forgotten, Ok(None));
         for (status, generation) in [(Online, 9), (Reconnecting, 1), (Offline, 1), (Offline, 2)] {
             let reason = Some(OfflineReason::Disconnected);
             let foreign = PresenceWrite {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -65,6 +65,8 @@ recorded! {
     devices(asker: Asker, account: AccountId, filter: DeviceFilter) -> Vec<DeviceRow>;
     change_device(account: AccountId, device: DeviceId, change: DeviceChange, now: Timestamp)
         -> Option<ChangedDevice>;
+    forget_device(account: AccountId, device: DeviceId, now: Timestamp)
+        -> Option<ForgottenDevice>;
     write_presence(writes: Vec<PresenceWrite>) -> ();
     write_heartbeats(writes: Vec<HeartbeatWrite>) -> ();
     renew_instance(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();

@@ -25,7 +25,7 @@ fn run_that_ends_with(end: &What) -> Run {
 }
 
 /// A good run through to its empty end.
-fn good_run() -> Run {
+pub(crate) fn good_run() -> Run {
     let run = run_that_ends_with(&What::Deserted);
     assert_eq!(run.violations(), []);
     run
@@ -45,7 +45,7 @@ fn is_caught(run: &Run, trace: Vec<Entry>, as_this: Invariant) -> bool {
 }
 
 /// Tampers with some of the entries that `fits`, and returns how often that was tried and caught.
-fn tamper(
+pub(crate) fn tamper(
     run: &Run,
     as_this: Invariant,
     fits: impl Fn(&What) -> bool,
@@ -65,13 +65,13 @@ fn tamper(
 }
 
 /// Every one is caught.
-fn always((tried, caught): (usize, usize)) {
+pub(crate) fn always((tried, caught): (usize, usize)) {
     assert!(tried > 0, "nothing to tamper with");
     assert_eq!(tried, caught);
 }
 
 /// Half of them are caught at least: the others make no difference, or only the relay could know.
-fn mostly((tried, caught): (usize, usize)) {
+pub(crate) fn mostly((tried, caught): (usize, usize)) {
     assert!(tried > 0, "nothing to tamper with");
     assert!(2 * caught >= tried, "{caught} of {tried}");
 }
@@ -110,11 +110,11 @@ fn to_another(run: &Run) -> impl Fn(&mut Vec<Entry>, usize) {
     }
 }
 
-fn twice(trace: &mut Vec<Entry>, place: usize) {
+pub(crate) fn twice(trace: &mut Vec<Entry>, place: usize) {
     trace.insert(place, trace[place].clone());
 }
 
-fn lost(trace: &mut Vec<Entry>, place: usize) {
+pub(crate) fn lost(trace: &mut Vec<Entry>, place: usize) {
     trace.remove(place);
 }
 
@@ -693,7 +693,7 @@ fn surprises_are_seen() {
     for heard in [
         Heard::Strange("{}".to_owned()),
         Heard::Error("invalidPayload".to_owned()),
-        Heard::Close(4401),
+        Heard::Close(1008),
         Heard::Close(1012),
     ] {
         let change = strange(heard);

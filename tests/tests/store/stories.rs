@@ -49,7 +49,8 @@ fn moment(number: u64) -> Timestamp {
 #[derive(Debug, Clone)]
 enum Step {
     Desktop(u128, u128, Option<bool>, bool, u64),
-    Phone(u128, u128, u64),
+    Phone(u128, u128, bool, u64),
+    ForgetFor(u128, u128, u64),
     Forget(u128),
     Presence(Vec<PresenceWrite>),
     Heartbeat(u128, u128, u64),
@@ -101,8 +102,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (accounts.clone(), devices.clone(), any::<Option<bool>>(), any::<bool>(), moments.clone())
             .prop_map(|(a, d, eligible, rejoin, at)| Step::Desktop(a, d, eligible, rejoin, at)),
-        1 => (accounts.clone(), devices.clone(), moments.clone())
-            .prop_map(|(a, d, at)| Step::Phone(a, d, at)),
+        1 => (accounts.clone(), devices.clone(), any::<bool>(), moments.clone())
+            .prop_map(|(a, d, rejoin, at)| Step::Phone(a, d, rejoin, at)),
+        2 => (accounts.clone(), devices.clone(), moments.clone())
+            .prop_map(|(a, d, at)| Step::ForgetFor(a, d, at)),
         1 => devices.clone().prop_map(Step::Forget),
         8 => proptest::collection::vec(presence(), 1..4).prop_map(Step::Presence),
         2 => (accounts.clone(), devices.clone(), moments.clone())
@@ -138,17 +141,22 @@ async fn take(store: &dyn DeviceStore, step: &Step) -> String {
                 .await;
             format!("{outcome:?}")
         }
-        Step::Phone(owner, id, at) => {
+        Step::Phone(owner, id, rejoin, at) => {
             let registration = PhoneRegistration {
                 device_name: format!("Pocket {at}"),
                 platform: "ios".to_owned(),
                 app_version: "1".to_owned(),
                 capabilities: None,
+                rejoin,
             };
             let outcome = store
                 .register_phone(account(owner), device(id), registration, moment(at))
                 .await;
             format!("{outcome:?}")
+        }
+        Step::ForgetFor(owner, id, at) => {
+            let forgotten = store.forget_device(account(owner), device(id), moment(at));
+            format!("{:?}", forgotten.await)
         }
         Step::Forget(_) => String::new(),
         Step::Presence(writes) => format!("{:?}", store.write_presence(writes).await),
@@ -245,7 +253,7 @@ async fn tell(story: &[Step], subject: &dyn Subject) -> Result<(), TestCaseError
     let mut made = BTreeSet::new();
     for (number, step) in story.iter().enumerate() {
         match step {
-            Step::Desktop(_, id, ..) | Step::Phone(_, id, _) => {
+            Step::Desktop(_, id, ..) | Step::Phone(_, id, ..) => {
                 made.insert(*id);
             }
             Step::Forget(id) if made.contains(id) => {

@@ -254,7 +254,7 @@ async fn a_locked_database_is_unavailable_for_writes_only() {
 
 /// A full disk may be emptied: worth another try. A batch that does not fit leaves nothing behind.
 #[tokio::test]
-async fn a_full_database_is_unavailable_and_nothing_is_half_written() {
+async fn a_full_database_is_not_writable_and_nothing_is_half_written() {
     let fixture = Fixture::migrated().await;
     let one_connection = Limits {
         database_pool: 1,
@@ -276,7 +276,7 @@ async fn a_full_database_is_unavailable_and_nothing_is_half_written() {
         .register_desktop(ACCOUNT, device(1), large.clone(), at(0))
         .await;
     assert!(
-        matches!(refused, Err(StoreError::Unavailable(_))),
+        matches!(refused, Err(StoreError::NotWritable(_))),
         "{refused:?}"
     );
     let facts = store

@@ -23,6 +23,16 @@ impl Facts<'_> {
             let what = format!("{number} was registered without asking");
             return findings.report(Invariant::NoSurprise, what);
         };
+        let device = &self.devices[connection.device.0];
+        let exiled = device.exile.forgotten_since;
+        let admitted = exiled.is_none_or(|since| checking.at <= since);
+        findings.check(admitted, Invariant::Gone, || {
+            format!("{number} was registered, and is forgotten since {exiled:?}")
+        });
+        let dead = resumed && device.exile.has_ended(session, checking.at);
+        findings.check(!dead, Invariant::Gone, || {
+            format!("{number} resumed {session}, which had ended with a removal")
+        });
         // A session that ended since it was checked is replaced by another one.
         let right = !resumed || checking.resume.as_deref() == Some(session);
         findings.check(right, Invariant::NoSurprise, || {
@@ -78,6 +88,10 @@ impl Facts<'_> {
                     device.session.is_some() && checking.resume == device.session && !in_doubt;
                 checking.resume.is_some() && !resumable
             }
+            ("desktopForgotten", Some(checking)) => {
+                connection.refused_forgotten = true;
+                device.exile.explains_refusal(checking.at)
+            }
             _ => false,
         };
         findings.check(has_cause, Invariant::NoSurprise, || {
@@ -95,6 +109,16 @@ impl Facts<'_> {
             1000 | 1005 => connection.left == Some(Leaving::Close),
             1011 => connection.refused,
             1012 => self.stopping,
+            4401 => {
+                let exile = &self.device(connection.device).exile;
+                exile.explains_4401(connection.opened_at)
+            }
+            4403 => {
+                let exile = &self.device(connection.device).exile;
+                let told = connection.unlinked.contains_key(&connection.device);
+                connection.refused_forgotten
+                    || exile.explains_4403(connection.opened_at) && (told || inattentive)
+            }
             4408 => {
                 let deadline = connection.opened_at + REGISTRATION_TIMEOUT;
                 connection.registered.is_none() && now + SLACK > deadline

@@ -1,11 +1,12 @@
 //! What a trace says of connections and devices: who is connected, as far as the devices can know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use relay_model::limits::{DESKTOP_RECONNECT_GRACE, Limits};
 use relay_model::store::DeviceStatus;
 
+use super::removals::Exile;
 use crate::simulator::cast::{Cast, DeviceNo};
 use crate::simulator::frames::Word;
 use crate::simulator::trace::{ConnectionNo, Leaving};
@@ -58,6 +59,13 @@ pub(super) struct Connection {
     pub(super) known: BTreeMap<DeviceNo, (Word, u64)>,
     /// A reply came and the status of the target behind it did not yet (PR-5).
     pub(super) awaits_status: bool,
+    /// Its device was removed, and it does not read: it is none any more and does not know.
+    pub(super) removed: bool,
+    /// Its registration was refused as its device is forgotten.
+    pub(super) refused_forgotten: bool,
+    /// How often it heard of each device that it is forgotten, and of which in this step.
+    pub(super) unlinked: BTreeMap<DeviceNo, usize>,
+    pub(super) news: BTreeSet<DeviceNo>,
 }
 
 impl Connection {
@@ -81,6 +89,10 @@ impl Connection {
             pongs: 0,
             known: BTreeMap::new(),
             awaits_status: false,
+            removed: false,
+            refused_forgotten: false,
+            unlinked: BTreeMap::new(),
+            news: BTreeSet::new(),
         }
     }
 
@@ -115,6 +127,8 @@ pub(super) enum Standing {
         earliest: Option<Duration>,
         latest: Duration,
     },
+    /// Its user forgot it or signed out on it, which ended its route or its grace.
+    Removed,
     /// It has a connection that does not read and so cannot tell what became of it. Its route has
     /// not ended before this time; `None` if it may have had none at all.
     Doubtful { since: Option<Duration> },
@@ -128,7 +142,7 @@ pub(super) struct Device {
     /// Its standing when nothing moved the last time.
     pub(super) before: Standing,
     /// Its standing when it was known the last time.
-    certain: Standing,
+    pub(super) certain: Standing,
     /// When its last registered connection ended since then, if one did.
     route_ended: Option<Duration>,
     /// Whether all that ended since then were replaced.
@@ -136,6 +150,7 @@ pub(super) struct Device {
     pub(super) session: Option<String>,
     /// A registration may have made a session that the device does not know.
     pub(super) session_in_doubt: bool,
+    pub(super) exile: Exile,
 }
 
 /// Everything that is known at a point of a trace.
@@ -163,6 +178,7 @@ impl<'a> Facts<'a> {
             only_replaced: true,
             session: None,
             session_in_doubt: false,
+            exile: Exile::default(),
         };
         Self {
             cast,
@@ -198,7 +214,8 @@ impl<'a> Facts<'a> {
         connection.ended_at = Some(now);
         let replaced = connection.closed == Some(4410) && connection.left.is_none();
         let unanswered = connection.checking.is_some();
-        let was_route = connection.registered.is_some() || unanswered && !connection.attentive;
+        let was_route = !connection.removed
+            && (connection.registered.is_some() || unanswered && !connection.attentive);
         let device = &mut self.devices[connection.device.0];
         device.connections.retain(|known| *known != number);
         device.session_in_doubt |= unanswered;
@@ -215,6 +232,7 @@ impl<'a> Facts<'a> {
         let register_at = connection.register_at();
         let others = &self.device(connection.device).connections;
         !connection.is_open()
+            || connection.removed
             || others
                 .iter()
                 .filter(|other| **other != number)
@@ -228,7 +246,10 @@ impl<'a> Facts<'a> {
     /// and were registered: there must not be more than one.
     pub(super) fn settle(&mut self, number: DeviceNo) -> Vec<ConnectionNo> {
         let device = self.device(number);
+        let removed = device.exile.removed_at().filter(|at| *at > self.quiet_at);
+        let ended_so = removed.is_some_and(|at| device.route_ended.is_none_or(|end| end <= at));
         let open = device.connections.iter().copied();
+        let open = open.filter(|connection| !self.connection(*connection).removed);
         let registered: Vec<_> = open
             .clone()
             .filter(|connection| self.connection(*connection).registered.is_some())
@@ -248,9 +269,11 @@ impl<'a> Facts<'a> {
             .map(|connection| self.connection(connection).away_since)
             .min();
         let standing = match (current, away, device.standing) {
+            (None, None, _) if ended_so => Standing::Removed,
+            (_, Some(_), _) if removed.is_some() => Standing::Doubtful { since: None },
             (_, Some(_), doubtful @ Standing::Doubtful { .. }) => doubtful,
             (_, Some(_), Standing::Gone { earliest, .. }) => Standing::Doubtful { since: earliest },
-            (_, Some(_), Standing::Never) => Standing::Doubtful { since: None },
+            (_, Some(_), Standing::Never | Standing::Removed) => Standing::Doubtful { since: None },
             (_, Some(since), Standing::Online(_)) => Standing::Doubtful { since: Some(since) },
             (Some(current), None, _) => Standing::Online(current),
             (None, None, Standing::Doubtful { since }) => match device.route_ended {
@@ -287,6 +310,10 @@ impl<'a> Facts<'a> {
                 device.route_ended = None;
             }
             device.only_replaced = true;
+            device.exile.next_step();
+        }
+        for connection in &mut self.connections {
+            connection.news.clear();
         }
         self.quiet_at = self.now;
     }
@@ -295,7 +322,7 @@ impl<'a> Facts<'a> {
     pub(super) fn truth(&self, standing: Standing, at: Duration) -> Option<DeviceStatus> {
         let grace = DESKTOP_RECONNECT_GRACE;
         match standing {
-            Standing::Never => Some(DeviceStatus::Offline),
+            Standing::Never | Standing::Removed => Some(DeviceStatus::Offline),
             Standing::Online(_) => Some(DeviceStatus::Online),
             Standing::Gone { earliest, .. }
                 if earliest.is_some_and(|earliest| at + SLACK < earliest + grace) =>

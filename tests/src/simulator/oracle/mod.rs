@@ -11,6 +11,7 @@ mod ending;
 mod facts;
 mod notes;
 mod presence;
+mod removals;
 mod requests;
 mod timelines;
 
@@ -57,6 +58,9 @@ pub enum Invariant {
     NothingLeft,
     /// 7: what is held for a connection is within its budget.
     Bounded,
+    /// PR-4, SES-2: whoever is forgotten or signed out has no route and no session any more, and all
+    /// hear of a forget.
+    Gone,
     /// 9: a closed or replaced connection causes nothing any more.
     NoLateEffect,
     /// Nothing is said or closed without a cause.
@@ -166,6 +170,17 @@ impl Oracle<'_> {
                     Weather::Slow | Weather::Failing => Duration::MAX,
                 };
             }
+            What::Removing(removal, devices) => self.facts.removing(*removal, devices),
+            What::Removed(removal, devices, done) => {
+                if *done {
+                    self.requests.removed(*removal, devices);
+                }
+                for number in self.facts.removed(*removal, devices, *done) {
+                    self.timelines.ended(&self.facts, number);
+                }
+            }
+            What::Rejoining(device) => self.facts.devices[device.0].exile.forgotten_since = None,
+            What::Rejoined(device, done) => self.facts.rejoined(*device, *done),
             What::StopBegan => self.facts.stopping = true,
             What::Live(account, devices) => self.presence.probed(*account, devices.clone()),
             What::Pair(desktop, pair) => {
@@ -304,6 +319,7 @@ impl Oracle<'_> {
                     .stale(&self.facts, number, *window, *version, findings);
             }
             Heard::AllStale => self.timelines.all_stale(&self.facts, number, findings),
+            Heard::Unlinked(device) => self.facts.unlinked(number, *device, findings),
             Heard::Note { from, serial } => {
                 self.notes
                     .heard(&self.facts, number, *from, *serial, findings);
@@ -337,6 +353,7 @@ impl Oracle<'_> {
             });
         }
         if !self.facts.stopping {
+            self.facts.check_removals(findings);
             self.requests.quiet(&self.facts, findings);
             self.notes.quiet(&self.facts, findings);
             self.presence.quiet(&self.facts, findings);

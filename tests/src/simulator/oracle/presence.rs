@@ -71,7 +71,9 @@ impl Presence {
             if word == Word::Reconnecting {
                 self.dropped.push(desktop);
             }
+            let removed = facts.device(desktop).exile.is_recent(facts.quiet_at);
             let too_early = word == Word::Disconnected
+                && !removed
                 && facts.truth(facts.device(desktop).standing, facts.now)
                     == Some(DeviceStatus::Reconnecting);
             findings.check(!too_early, Invariant::Presence, || {
@@ -157,7 +159,9 @@ fn check_truth(
     } else {
         match standing {
             Standing::Online(_) => Some(DeviceStatus::Online),
-            Standing::Never | Standing::Gone { .. } => Some(DeviceStatus::Offline),
+            Standing::Never | Standing::Removed | Standing::Gone { .. } => {
+                Some(DeviceStatus::Offline)
+            }
             Standing::Doubtful { .. } => None,
         }
     };

@@ -12,7 +12,7 @@ use relay_model::wire::codes::RpcErrorCode;
 use super::facts::Facts;
 use super::{Findings, Invariant};
 use crate::simulator::cast::{AccountNo, DeviceNo};
-use crate::simulator::trace::ConnectionNo;
+use crate::simulator::trace::{ConnectionNo, Removal};
 
 /// One request frame.
 struct Request {
@@ -298,6 +298,19 @@ impl Requests {
     pub(super) fn ended(&mut self, number: ConnectionNo) {
         self.waiting.remove(&number);
         self.records.retain(|_, record| record.connection != number);
+    }
+
+    /// Devices were taken away: what a desktop was asked is ended by the relay, what a forgotten phone has
+    /// asked ends with it.
+    pub(super) fn removed(&mut self, removal: Removal, devices: &[DeviceNo]) {
+        self.records.retain(|(desktop, _), record| {
+            let asked_by_it = removal == Removal::Forget && devices.contains(&record.phone);
+            !devices.contains(desktop) && !asked_by_it
+        });
+        for ask in self.asks.iter_mut().filter(|_| removal == Removal::Forget) {
+            let ((phone, _), ask) = ask;
+            ask.may_be_lost |= devices.contains(phone);
+        }
     }
 
     /// A phone heard a desktop's answer.

@@ -2,6 +2,7 @@
 
 mod away;
 mod exit;
+mod read_only;
 mod slow;
 mod start;
 mod two_relays;

@@ -137,7 +137,7 @@ impl Requests {
                     most += usize::from(is_phone && (here || !sure));
                 }
                 Standing::Doubtful { .. } => most += 1,
-                Standing::Never | Standing::Gone { .. } => {}
+                Standing::Never | Standing::Removed | Standing::Gone { .. } => {}
             }
         }
         findings.check(
@@ -147,7 +147,7 @@ impl Requests {
         );
         let (least, most) = match standing {
             Standing::Doubtful { .. } => return,
-            Standing::Never | Standing::Gone { .. } => (0, 0),
+            Standing::Never | Standing::Removed | Standing::Gone { .. } => (0, 0),
             Standing::Online(route) if !facts.connection(route).hears_at_once() => return,
             Standing::Online(route) => {
                 let of_this = |((of, _), record): &(&(DeviceNo, String), &Record)| {
@@ -211,7 +211,7 @@ fn check_ask(
     match facts.device(desktop).standing {
         Standing::Doubtful { .. } => return,
         Standing::Online(route) if !facts.connection(route).hears_at_once() => return,
-        Standing::Online(_) | Standing::Never | Standing::Gone { .. } => {}
+        Standing::Online(_) | Standing::Never | Standing::Removed | Standing::Gone { .. } => {}
     }
     let record = records
         .get(&(desktop, id.clone()))
