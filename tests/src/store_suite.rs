@@ -5,6 +5,7 @@ mod changes;
 mod foreign;
 mod history;
 mod keys;
+mod push_tokens;
 mod recorder;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use changes::*;
 pub use foreign::*;
 pub use history::*;
 pub use keys::*;
+pub use push_tokens::*;
 
 /// A fresh store under test, and what an operator or another part of the relay does to its data.
 pub trait Subject {
@@ -90,6 +92,14 @@ macro_rules! store_suite {
             impossible_keys_are_refused,
             a_revoked_key_keeps_its_first_time,
             ended_keys_are_told_apart,
+            a_push_token_is_read_as_it_was_set,
+            a_push_token_moves_to_who_claims_it,
+            push_tokens_are_for_phones_of_the_account,
+            a_registration_sets_a_push_token_and_keeps_it,
+            push_tokens_are_removed_by_device_and_by_account,
+            a_token_that_was_registered_again_is_kept,
+            the_outcome_of_the_last_push_is_kept,
+            claims_that_race_end_with_one_holder,
         );
     };
     (@cases $subject:expr; $($case:ident,)+) => {
@@ -142,6 +152,7 @@ fn phone(name: &str) -> PhoneRegistration {
         platform: "ios".to_owned(),
         app_version: "4.5".to_owned(),
         capabilities: None,
+        push_token: None,
     }
 }
 

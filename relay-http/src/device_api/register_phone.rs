@@ -65,6 +65,7 @@ impl PhoneBody {
             platform: self.platform.name().to_owned(),
             app_version: checked("appVersion", &self.app_version)?,
             capabilities: self.capabilities,
+            push_token: None,
         })
     }
 }

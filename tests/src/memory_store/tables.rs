@@ -2,11 +2,13 @@
 //! in plain Rust.
 
 mod keys;
+mod push_tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
+use relay_model::push::{NewPushToken, PushTokenRow};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStanding, DeviceStatus, DeviceType, HeartbeatWrite, OfflineReason, PhoneRegistration,
@@ -21,6 +23,7 @@ pub(super) struct Tables {
     instances: BTreeMap<RelayInstanceId, Instance>,
     pub(super) history: BTreeSet<PresenceChange>,
     api_keys: BTreeMap<ApiKeyId, StoredApiKey>,
+    push_tokens: BTreeMap<DeviceId, PushTokenRow>,
     pub(super) protocol_floor: u32,
 }
 
@@ -67,6 +70,7 @@ impl Default for Tables {
             instances: BTreeMap::new(),
             history: BTreeSet::new(),
             api_keys: BTreeMap::new(),
+            push_tokens: BTreeMap::new(),
             protocol_floor: DEFAULT_PROTOCOL_FLOOR,
         }
     }
@@ -178,6 +182,7 @@ pub(super) struct Registration {
     app_version: String,
     capabilities: Option<serde_json::Value>,
     relay_eligible: Option<bool>,
+    push_token: Option<NewPushToken>,
     rejoin: bool,
 }
 
@@ -191,6 +196,7 @@ impl From<DesktopRegistration> for Registration {
             app_version: desktop.app_version,
             capabilities: desktop.capabilities,
             relay_eligible: desktop.relay_eligible,
+            push_token: None,
             rejoin: desktop.rejoin,
         }
     }
@@ -206,6 +212,7 @@ impl From<PhoneRegistration> for Registration {
             app_version: phone.app_version,
             capabilities: phone.capabilities,
             relay_eligible: None,
+            push_token: phone.push_token,
             rejoin: false,
         }
     }
@@ -310,10 +317,14 @@ impl Tables {
             row.relay_eligible = eligible;
         }
         row.updated_at = now;
-        RegistrationOutcome::Registered(Box::new(ChangedDevice {
+        let changed = ChangedDevice {
             row: row.clone(),
             was_eligible: *was_eligible.get_or_insert(row.relay_eligible),
-        }))
+        };
+        if let Some(token) = said.push_token {
+            self.keep_push_token(account, id, token, now);
+        }
+        RegistrationOutcome::Registered(Box::new(changed))
     }
 
     pub(super) fn change_device(

@@ -129,6 +129,7 @@ impl Run {
             platform: "ios".to_owned(),
             app_version: "1".to_owned(),
             capabilities: None,
+            push_token: None,
         };
         let outcome = self
             .relay

@@ -215,6 +215,7 @@ impl World {
                         platform: "ios".to_owned(),
                         app_version: "1".to_owned(),
                         capabilities: None,
+                        push_token: None,
                     };
                     self.relay.register_phone(account, member.id, row).await
                 }
