@@ -144,7 +144,8 @@ impl PushOutcome {
 pub struct NewPushToken {
     /// Decides the service.
     pub platform: PushPlatform,
-    /// For iOS; `None` is production. Not kept for Android.
+    /// For iOS; `None` keeps what is known of the same token, else it is production. Not kept for
+    /// Android.
     pub environment: Option<PushEnvironment>,
     /// The token.
     pub token: PushToken,

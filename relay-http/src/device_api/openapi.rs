@@ -10,7 +10,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Components, OpenApi as Document, PathItem, Ref};
 use utoipa::{Modify, OpenApi};
 
-use super::{change_device, devices, health, keys, register_desktop, register_phone};
+use super::{change_device, devices, health, keys, push_token, register_desktop, register_phone};
 use crate::refusal::{Problem, Requirement};
 use crate::upgrade::DEVICE_LINK;
 
@@ -28,6 +28,8 @@ use crate::upgrade::DEVICE_LINK;
         register_phone::register,
         devices::list,
         change_device::change,
+        push_token::set,
+        push_token::remove,
         keys::create,
         keys::list,
         keys::revoke,

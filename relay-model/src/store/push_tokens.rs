@@ -46,8 +46,8 @@ impl TokenColumns {
 }
 
 /// Gives a phone of this account its token, within a write transaction that holds the phone's row:
-/// `set_within!(connection, device, account, token, now)`. The outcome of the last push is kept with
-/// the token that it belongs to.
+/// `set_within!(connection, device, account, token, now)`. The environment and the outcome of the last
+/// push are kept with the token that they belong to.
 macro_rules! set_within {
     ($connection:ident, $device:expr, $account:expr, $token:expr, $now:expr) => {{
         use $crate::store::schema::push_tokens;
@@ -64,7 +64,9 @@ macro_rules! set_within {
             .filter(push_tokens::token_hash.eq(token.hash.as_slice()))
             .filter(push_tokens::platform.eq(token.platform))
             .set((
-                push_tokens::environment.eq(token.environment),
+                token
+                    .environment
+                    .map(|known| push_tokens::environment.eq(known)),
                 push_tokens::registered_at.eq(now),
             ))
             .execute($connection)?;

@@ -48,6 +48,7 @@ impl Tables {
             platform: new.platform,
             environment: new
                 .environment
+                .or(same.as_ref().and_then(|row| row.environment))
                 .filter(|_| new.platform == PushPlatform::Ios),
             token: new.token,
             registered_at: now,
