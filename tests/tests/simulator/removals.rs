@@ -55,9 +55,7 @@ fn a_forget_unheard_is_seen() {
 #[test]
 fn a_forgotten_device_that_is_admitted_is_seen() {
     let run = good_run();
-    let is_refused = |what: &What| {
-        matches!(what, What::Heard(_, Heard::Error(code), _) if code == "desktopForgotten")
-    };
+    let is_refused = |what: &What| matches!(what, What::Heard(_, Heard::Error(code), _) if code == "desktopForgotten");
     let admit = |trace: &mut Vec<Entry>, place: usize| {
         if let What::Heard(_, heard, _) = &mut trace[place].what {
             *heard = Heard::Registered(Session {
