@@ -12,7 +12,7 @@ use relay_model::wire::{OutgoingText, outbound};
 use crate::directory::{DeviceChanged, DeviceForgotten, SignedOut};
 use crate::mailbox::post;
 use crate::relay::{Relay, directory_is_gone, store_is_gone};
-use crate::store::{ChangeDevice, ForgetDevice, RegisterDesktop, RegisterPhone};
+use crate::store::{ChangeDevice, ForgetDevice, RegisterDesktop, RegisterPhone, RemovePushTokens};
 
 impl Relay {
     /// Creates or updates a desktop's row. A desktop that says `relayEligible:false` is hidden
@@ -165,8 +165,8 @@ impl Relay {
         forgotten.await
     }
 
-    /// Signs the user out on a device, or on all of the account: their sessions end, and their
-    /// connections (SES-2). A device that is not there is signed out already.
+    /// Signs the user out on a device, or on all of the account: push tokens are removed, then sessions
+    /// and connections end (SES-2). A device that is not there is signed out already.
     ///
     /// # Errors
     /// When the database did not do it, in time.
@@ -177,7 +177,15 @@ impl Relay {
     ) -> Result<(), StoreError> {
         let relay = self.clone();
         let signed_out = to_its_end(async move {
-            tracing::info!(%account, device = device.map(tracing::field::display), "signed out");
+            let message = RemovePushTokens { account, device };
+            let removed = relay.store().send(message).await;
+            let push_tokens = removed.unwrap_or_else(store_is_gone)?;
+            tracing::info!(
+                %account,
+                device = device.map(tracing::field::display),
+                push_tokens,
+                "signed out"
+            );
             let acted = relay.directory().send(SignedOut { account, device }).await;
             acted.or_else(directory_is_gone)
         });

@@ -11,6 +11,7 @@ pub mod environment;
 mod fault_hooks;
 mod mailbox;
 mod presence;
+mod push_tokens;
 mod registry;
 mod relay;
 mod sessions;

@@ -4,6 +4,7 @@
 pub mod credentials;
 pub mod ids;
 pub mod limits;
+pub mod push;
 pub mod store;
 pub mod time;
 pub mod timeline;

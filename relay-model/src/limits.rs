@@ -54,6 +54,9 @@ pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
 pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
 
+/// The longest push token, in bytes (section 12).
+pub const PUSH_TOKEN_BYTES: usize = 4_096;
+
 /// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
 pub const MIN_RSA_KEY_BITS: usize = 2_048;
 /// The longest RSA key that may sign user tokens, in bits: checking a signature of a longer one costs

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
+use relay_model::push::{
+    NewPushToken, PushOutcomeWrite, PushRegistration, PushTokenRow, PushTokenSetting,
+};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
@@ -55,6 +58,12 @@ pub struct CallCounts {
     pub api_key_reads: u64,
     /// Calls of `ended_api_keys`.
     pub ended_api_keys: u64,
+    /// Calls of `set_push_token`, `remove_push_tokens` and `remove_push_registration`.
+    pub push_token_writes: u64,
+    /// Calls of `push_tokens`.
+    pub push_token_reads: u64,
+    /// Calls of `record_push_outcomes`.
+    pub push_outcome_writes: u64,
     /// Calls of `protocol_floor`.
     pub protocol_floor: u64,
     /// Calls of `check`.
@@ -369,6 +378,51 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.ended_api_keys += 1,
             move |tables| tables.ended_api_keys(ids, now),
+        )
+    }
+
+    fn set_push_token(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        token: NewPushToken,
+        now: Timestamp,
+    ) -> StoreFuture<PushTokenSetting> {
+        self.call(
+            |counts| counts.push_token_writes += 1,
+            move |tables| tables.set_push_token(account, device, token, now),
+        )
+    }
+
+    fn remove_push_tokens(
+        &self,
+        account: AccountId,
+        device: Option<DeviceId>,
+    ) -> StoreFuture<usize> {
+        self.call(
+            |counts| counts.push_token_writes += 1,
+            move |tables| tables.remove_push_tokens(account, device),
+        )
+    }
+
+    fn push_tokens(&self, account: AccountId) -> StoreFuture<Vec<PushTokenRow>> {
+        self.call(
+            |counts| counts.push_token_reads += 1,
+            move |tables| tables.list_push_tokens(account),
+        )
+    }
+
+    fn remove_push_registration(&self, registration: PushRegistration) -> StoreFuture<bool> {
+        self.call(
+            |counts| counts.push_token_writes += 1,
+            move |tables| tables.remove_push_registration(registration),
+        )
+    }
+
+    fn record_push_outcomes(&self, writes: Vec<PushOutcomeWrite>) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.push_outcome_writes += 1,
+            move |tables| tables.record_push_outcomes(&writes),
         )
     }
 

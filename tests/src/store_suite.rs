@@ -6,6 +6,7 @@ mod foreign;
 mod forgetting;
 mod history;
 mod keys;
+mod push_tokens;
 mod recorder;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use foreign::*;
 pub use forgetting::*;
 pub use history::*;
 pub use keys::*;
+pub use push_tokens::*;
 
 /// A fresh store under test, and what an operator or another part of the relay does to its data.
 pub trait Subject {
@@ -89,6 +91,7 @@ macro_rules! store_suite {
             a_registration_tells_whether_it_was_admitted,
             changes_that_race_follow_each_other,
             a_forgotten_device_is_gone_from_then_on,
+            a_forget_takes_the_push_token,
             forgetting_again_changes_nothing,
             a_forgotten_device_takes_no_late_word,
             a_forget_and_a_rejoin_that_race_follow_each_other,
@@ -96,6 +99,14 @@ macro_rules! store_suite {
             impossible_keys_are_refused,
             a_revoked_key_keeps_its_first_time,
             ended_keys_are_told_apart,
+            a_push_token_is_read_as_it_was_set,
+            a_push_token_moves_to_who_claims_it,
+            push_tokens_are_for_phones_of_the_account,
+            a_registration_sets_a_push_token_and_keeps_it,
+            push_tokens_are_removed_by_device_and_by_account,
+            a_token_that_was_registered_again_is_kept,
+            the_outcome_of_the_last_push_is_kept,
+            claims_that_race_end_with_one_holder,
         );
     };
     (@cases $subject:expr; $($case:ident,)+) => {
@@ -149,6 +160,7 @@ fn phone(name: &str) -> PhoneRegistration {
         app_version: "4.5".to_owned(),
         capabilities: None,
         rejoin: false,
+        push_token: None,
     }
 }
 

@@ -45,6 +45,7 @@ async fn rejoin(run: &Run, account: AccountId, device: DeviceId, device_type: De
                 app_version: "1".to_owned(),
                 capabilities: None,
                 rejoin: true,
+                push_token: None,
             };
             run.relay.register_phone(account, device, phone).await
         }

@@ -6,6 +6,7 @@ use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::{
     DATABASE_TIMEOUT, DESKTOP_RECONNECT_GRACE, PRESENCE_WRITE_INTERVAL, REGISTRATION_TIMEOUT,
 };
+use relay_model::push::{NewPushToken, PushPlatform, PushTokenSetting};
 use relay_model::store::{DeviceStatus, DeviceType, OfflineReason};
 use relay_tests::paused::{Device, Received, Run, pass};
 use serde_json::json;
@@ -145,6 +146,44 @@ async fn a_phone_is_signed_out() {
     let mut back = run.phone_again(account, id, desktop.id).await;
     desktop.answer("open", json!(1)).await;
     assert_eq!(back.next_result().await.0, "open");
+}
+
+/// SES-2: the push tokens of those who sign out are removed before anything else happens; without the
+/// database nothing happens at all.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn push_tokens_go_first() {
+    let run = Run::start();
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let mut phone = run.phone(account, desktop.id).await;
+    let other = run.phone_row(account).await;
+    for (device, text) in [(phone.id, "pushtoken-a"), (other, "pushtoken-b")] {
+        let token = NewPushToken {
+            platform: PushPlatform::Android,
+            environment: None,
+            token: text.parse().expect("a token"),
+        };
+        let set = run.relay.set_push_token(account, device, token).await;
+        assert_eq!(set, Ok(PushTokenSetting::Set));
+    }
+    run.store.set_failing(true);
+    assert!(run.relay.sign_out(account, None).await.is_err());
+    run.store.set_failing(false);
+    phone.hears_nothing_for(MOMENT).await;
+    desktop.hears_nothing_for(MOMENT).await;
+
+    let tokens = async || run.relay.push_tokens(account).await.expect("tokens");
+    assert_eq!(tokens().await.len(), 2);
+    sign_out(&run, account, Some(phone.id)).await;
+    assert_eq!(phone.next_close().await, 4401);
+    let left = tokens().await;
+    assert_eq!(
+        left.iter().map(|row| row.device).collect::<Vec<_>>(),
+        [other]
+    );
+    sign_out(&run, account, None).await;
+    assert!(tokens().await.is_empty());
+    assert_eq!(desktop.next_close().await, 4401);
 }
 
 /// SES-2: who is not there, or another account's, is signed out already; nothing is heard of it.

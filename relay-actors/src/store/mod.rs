@@ -5,6 +5,7 @@ mod api_keys;
 mod gate;
 mod messages;
 mod presence_batch;
+mod push_tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use gate::{Access, Gate};
 pub use messages::StoreState;
 pub(crate) use messages::*;
 use presence_batch::PresenceBatch;
+pub(crate) use push_tokens::*;
 
 use crate::environment::FatalGuard;
 use crate::relay::Core;

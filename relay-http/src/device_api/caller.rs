@@ -103,6 +103,27 @@ impl FromRequest for CallingPhone {
     }
 }
 
+/// A caller that speaks of the device that `X-Device-ID` names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallingDevice {
+    pub(super) account: AccountId,
+    pub(super) device: DeviceId,
+}
+
+impl FromRequest for CallingDevice {
+    type Error = Refusal;
+    type Future = Extraction<Self>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let account = allowed(&request).await?;
+            let device = named_device(&request)?;
+            Ok(Self { account, device })
+        })
+    }
+}
+
 async fn calling_device(
     request: &HttpRequest,
     expected: DeviceType,
@@ -114,11 +135,12 @@ async fn calling_device(
             expected: client_type_name(expected),
         });
     }
-    Ok((account, device_of(request)?))
+    let device = named_device(request)?;
+    Ok((account, device))
 }
 
-/// The device that the headers name.
-pub(super) fn device_of(request: &HttpRequest) -> Result<DeviceId, Refusal> {
+/// The device that `X-Device-ID` names.
+pub(super) fn named_device(request: &HttpRequest) -> Result<DeviceId, Refusal> {
     single(request.headers(), DEVICE_ID)
         .and_then(|text| text.parse().ok())
         .ok_or(Refusal::InvalidDeviceId)

@@ -46,6 +46,16 @@ impl Endpoint {
         self.takes([Method::POST], web::post().to(handler))
     }
 
+    /// Takes PUT.
+    pub(super) fn put<F, Args>(self, handler: F) -> Self
+    where
+        F: Handler<Args>,
+        Args: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.takes([Method::PUT], web::put().to(handler))
+    }
+
     /// Takes PATCH.
     pub(super) fn patch<F, Args>(self, handler: F) -> Self
     where

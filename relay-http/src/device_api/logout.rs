@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::DeviceApi;
 use super::body::OptionalJsonBody;
-use super::caller::{CallingUser, device_of};
+use super::caller::{CallingUser, named_device};
 use crate::refusal::{Problem, Refusal};
 
 /// Where to sign out; without a body on the device of `X-Device-ID`.
@@ -63,7 +63,7 @@ pub(super) async fn logout(
     request: HttpRequest,
     OptionalJsonBody(body): OptionalJsonBody<LogoutBody>,
 ) -> Result<HttpResponse, Refusal> {
-    let device = body.device(device_of(&request))?;
+    let device = body.device(named_device(&request))?;
     api.relay.sign_out(user.account, device).await?;
     Ok(HttpResponse::Ok().json(LoggedOut { success: true }))
 }

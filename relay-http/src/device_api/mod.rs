@@ -11,6 +11,7 @@ mod health;
 mod keys;
 mod logout;
 mod openapi;
+mod push_token;
 mod register_desktop;
 mod register_phone;
 mod schemas;
@@ -54,6 +55,9 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::at("/api/devices/register").post(register_desktop::register),
         Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
         Endpoint::at("/api/devices").get(devices::list),
+        Endpoint::at("/api/devices/push-token")
+            .put(push_token::set)
+            .delete(push_token::remove),
         // Behind the paths that it would match too.
         Endpoint::at("/api/devices/{id}")
             .patch(change_device::change)

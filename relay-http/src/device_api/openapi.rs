@@ -11,7 +11,8 @@ use utoipa::openapi::{Components, OpenApi as Document, PathItem, Ref};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    change_device, devices, forget_device, health, keys, logout, register_desktop, register_phone,
+    change_device, devices, forget_device, health, keys, logout, push_token, register_desktop,
+    register_phone,
 };
 use crate::refusal::{Problem, Requirement};
 use crate::upgrade::DEVICE_LINK;
@@ -32,6 +33,8 @@ use crate::upgrade::DEVICE_LINK;
         change_device::change,
         forget_device::forget,
         logout::logout,
+        push_token::set,
+        push_token::remove,
         keys::create,
         keys::list,
         keys::revoke,

@@ -2,6 +2,7 @@
 
 use actix_web::{HttpResponse, web};
 use relay_model::ids::DeviceId;
+use relay_model::push::{NewPushToken, PushPlatform};
 use relay_model::store::{DeviceStatus, DeviceType, PhoneRegistration, RegistrationOutcome};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,7 +11,7 @@ use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingPhone;
 use super::schemas;
-use super::text::checked;
+use super::text::{checked, push_token};
 use crate::refusal::{Problem, Refusal};
 
 /// What the phone says about itself.
@@ -27,6 +28,8 @@ pub(super) struct PhoneBody {
     capabilities: Option<serde_json::Value>,
     /// Undoes a forget; to be sent on the user's action only.
     rejoin: Option<bool>,
+    #[schema(schema_with = schemas::optional_push_token, required = false)]
+    push_token: Option<String>,
 }
 
 /// The operating systems that phones run on.
@@ -42,6 +45,13 @@ impl PhonePlatform {
         match self {
             Self::Ios => "ios",
             Self::Android => "android",
+        }
+    }
+
+    const fn push_platform(self) -> PushPlatform {
+        match self {
+            Self::Ios => PushPlatform::Ios,
+            Self::Android => PushPlatform::Android,
         }
     }
 }
@@ -62,12 +72,23 @@ struct RegisteredPhone {
 
 impl PhoneBody {
     fn into_registration(self) -> Result<PhoneRegistration, Refusal> {
+        // An app that has none yet may send an empty one.
+        let text = self.push_token.as_deref().filter(|text| !text.is_empty());
+        let push_token = match text {
+            Some(text) => Some(NewPushToken {
+                platform: self.platform.push_platform(),
+                environment: None,
+                token: push_token("pushToken", text)?,
+            }),
+            None => None,
+        };
         Ok(PhoneRegistration {
             device_name: checked("deviceName", &self.device_name)?,
             platform: self.platform.name().to_owned(),
             app_version: checked("appVersion", &self.app_version)?,
             capabilities: self.capabilities,
             rejoin: self.rejoin.unwrap_or(false),
+            push_token,
         })
     }
 }

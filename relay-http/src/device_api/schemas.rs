@@ -2,7 +2,8 @@
 //! know of it, so that their crate stays free of HTTP.
 
 use relay_model::credentials::Scope;
-use relay_model::limits::NAME_CHARACTERS;
+use relay_model::limits::{NAME_CHARACTERS, PUSH_TOKEN_BYTES};
+use relay_model::push::{PushEnvironment, PushPlatform};
 use relay_model::store::{DeviceStatus, DeviceType};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
@@ -84,6 +85,46 @@ pub(super) fn device_status() -> Object {
         DeviceStatus::Offline,
     ];
     words(all.map(|status| json!(status)))
+}
+
+/// A push token.
+pub(super) fn push_token() -> Object {
+    text()
+        .min_length(Some(1))
+        .max_length(Some(PUSH_TOKEN_BYTES))
+        .pattern(Some("^[!-~]+$"))
+        .description(Some("What the phone's push service gave it."))
+        .build()
+}
+
+/// A [`push_token`] that may be left out, null or empty.
+pub(super) fn optional_push_token() -> Object {
+    text()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .max_length(Some(PUSH_TOKEN_BYTES))
+        .pattern(Some("^[!-~]*$"))
+        .description(Some(
+            "What the phone's push service gave it. Left out or empty, a row keeps what it has.",
+        ))
+        .build()
+}
+
+/// The kind of phone, which decides the push service (PUSH-1).
+pub(super) fn push_platform() -> Object {
+    words([PushPlatform::Ios, PushPlatform::Android].map(|platform| json!(platform)))
+}
+
+/// Which of Apple's services gave a token out; may be left out or null.
+pub(super) fn push_environment() -> Object {
+    let all = [PushEnvironment::Production, PushEnvironment::Sandbox];
+    let words = all.map(|environment| json!(environment));
+    text()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .enum_values(Some(words.into_iter().chain([Value::Null])))
+        .description(Some(
+            "Of an iOS token: left out, a token keeps what it had; a new one is production.",
+        ))
+        .build()
 }
 
 /// Any JSON: the relay keeps it as it is.

@@ -2,6 +2,8 @@
 
 use relay_model::limits::NAME_CHARACTERS;
 
+use relay_model::push::PushToken;
+
 use crate::refusal::Refusal;
 
 /// A trimmed text of 1 to 255 characters; `field` is named when it is not.
@@ -37,6 +39,15 @@ pub(super) fn desktop_name(text: &str) -> Result<String, Refusal> {
         ));
     }
     Ok(name)
+}
+
+/// A push token; `field` is named when it is none. It is not repeated (PUSH-5).
+///
+/// # Errors
+/// When it is empty, too long or not visible ASCII.
+pub(super) fn push_token(field: &str, text: &str) -> Result<PushToken, Refusal> {
+    text.parse::<PushToken>()
+        .map_err(|error| Refusal::InvalidPayload(format!("{field} {error}").into()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use diesel::sql_types::{BigInt, Binary, SqlType, Text, Timestamptz};
 use diesel::sqlite::{Sqlite, SqliteValue};
 
 use super::{DeviceStatus, DeviceType, OfflineReason};
+use crate::push::{PushEnvironment, PushOutcome, PushPlatform};
 use crate::time::Timestamp;
 
 /// SQL type of ids: a BLOB of 16 bytes in SQLite, `uuid` in PostgreSQL.
@@ -165,6 +166,12 @@ words! { OfflineReason, "offline reason":
     Hidden = "hidden", Unlinked = "unlinked", SignedOut = "signed_out",
     RelayStopped = "relay_stopped", RelayLost = "relay_lost"
 }
+words! { PushPlatform, "push platform": Ios = "ios", Android = "android" }
+words! { PushEnvironment, "push environment": Production = "production", Sandbox = "sandbox" }
+words! { PushOutcome, "push outcome":
+    Delivered = "delivered", TokenGone = "token_gone", Rejected = "rejected",
+    Refused = "refused", Expired = "expired", Dropped = "dropped", Retried = "retried"
+}
 
 #[cfg(test)]
 mod tests {
@@ -191,6 +198,18 @@ mod tests {
             RelayLost,
         ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+        for outcome in PushOutcome::ALL {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
+        }
+        for platform in [PushPlatform::Ios, PushPlatform::Android] {
+            assert_eq!(serde_json::to_value(platform).unwrap(), platform.as_str());
+        }
+        for environment in [PushEnvironment::Production, PushEnvironment::Sandbox] {
+            assert_eq!(
+                serde_json::to_value(environment).unwrap(),
+                environment.as_str()
+            );
         }
         for device_type in [DeviceType::Desktop, DeviceType::Mobile] {
             assert_eq!(

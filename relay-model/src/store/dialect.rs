@@ -12,6 +12,12 @@ use super::columns::{StoredMoment, StoredUuid};
 use super::schema::devices;
 use crate::time::Timestamp;
 
+#[diesel::declare_sql_function]
+extern "SQL" {
+    /// Waits for a lock that ends with the transaction.
+    fn pg_advisory_xact_lock(number: diesel::sql_types::BigInt) -> diesel::sql_types::Bool;
+}
+
 /// What a change of a device's row depends on.
 #[derive(Queryable)]
 pub(super) struct Standing {
@@ -41,6 +47,9 @@ pub(super) trait Dialect {
     /// it before the transaction ends.
     fn standing_for_update(&mut self, device: StoredUuid) -> QueryResult<Option<Standing>>;
 
+    /// Makes sure that no other transaction passes this number before this one ends.
+    fn lock_number(&mut self, number: i64) -> QueryResult<()>;
+
     /// Makes sure that no other process migrates before the transaction ends, and that the steps may
     /// take their time.
     fn begin_migration(&mut self) -> QueryResult<()>;
@@ -69,6 +78,10 @@ impl Dialect for SqliteConnection {
         standing!(self, device)
     }
 
+    fn lock_number(&mut self, _: i64) -> QueryResult<()> {
+        Ok(())
+    }
+
     fn begin_migration(&mut self) -> QueryResult<()> {
         Ok(())
     }
@@ -78,6 +91,11 @@ impl Dialect for SqliteConnection {
 impl Dialect for PgConnection {
     fn standing_for_update(&mut self, device: StoredUuid) -> QueryResult<Option<Standing>> {
         standing!(self, device, for_update)
+    }
+
+    fn lock_number(&mut self, number: i64) -> QueryResult<()> {
+        diesel::select(pg_advisory_xact_lock(number)).execute(self)?;
+        Ok(())
     }
 
     /// The number of the lock is the relay's own, and means nothing else.

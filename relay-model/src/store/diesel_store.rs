@@ -12,10 +12,13 @@ use super::{
     DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration,
     PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
     api_keys, changes, devices, forgetting, instances, migrations, presence, presence_history,
-    registration, registration_facts,
+    push_tokens, registration, registration_facts,
 };
 use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
+use crate::push::{
+    NewPushToken, PushOutcomeWrite, PushRegistration, PushTokenRow, PushTokenSetting,
+};
 use crate::time::Timestamp;
 
 /// The store in SQLite or PostgreSQL, as its [`DatabaseUrl`] says. Clones share their connections. Its
@@ -245,6 +248,36 @@ impl DeviceStore for DieselStore {
 
     fn ended_api_keys(&self, ids: Vec<ApiKeyId>, now: Timestamp) -> StoreFuture<Vec<ApiKeyId>> {
         self.read(move |pool| api_keys::ended(pool, ids, now))
+    }
+
+    fn set_push_token(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        token: NewPushToken,
+        now: Timestamp,
+    ) -> StoreFuture<PushTokenSetting> {
+        self.write(move |pool| push_tokens::set(pool, account, device, token, now))
+    }
+
+    fn remove_push_tokens(
+        &self,
+        account: AccountId,
+        device: Option<DeviceId>,
+    ) -> StoreFuture<usize> {
+        self.write(move |pool| push_tokens::remove(pool, account, device))
+    }
+
+    fn push_tokens(&self, account: AccountId) -> StoreFuture<Vec<PushTokenRow>> {
+        self.read(move |pool| push_tokens::list(pool, account))
+    }
+
+    fn remove_push_registration(&self, registration: PushRegistration) -> StoreFuture<bool> {
+        self.write(move |pool| push_tokens::remove_registration(pool, registration))
+    }
+
+    fn record_push_outcomes(&self, writes: Vec<PushOutcomeWrite>) -> StoreFuture<()> {
+        self.write(move |pool| push_tokens::record_outcomes(pool, &writes))
     }
 
     fn protocol_floor(&self) -> StoreFuture<u32> {

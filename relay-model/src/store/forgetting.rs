@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::pool::{Pool, transaction};
 use super::presence::later;
 use super::presence_history::{PresenceChange, keep_history};
-use super::schema::devices;
+use super::schema::{devices, push_tokens};
 use super::{DeviceStatus, ForgottenDevice, OfflineReason, StoreError};
 use crate::ids::{AccountId, DeviceId};
 use crate::time::Timestamp;
@@ -63,6 +63,7 @@ pub(super) fn forget(
                     .otherwise(later!(devices::last_seen, now))),
                 ))
                 .execute(connection)?;
+            diesel::delete(push_tokens::table.find(device)).execute(connection)?;
             let held = instance.zip(generation);
             let ended = held.filter(|_| status != DeviceStatus::Offline);
             let ended = ended.map(|(instance, generation)| PresenceChange {

@@ -162,6 +162,7 @@ mod tests {
         let steps = [
             "2026-10-05-080000_devices",
             "2026-11-30-080000_history_and_keys",
+            "2026-11-30-090000_push_tokens",
         ];
         assert_eq!(pending, steps);
         let unready = fixture.store.check().await;

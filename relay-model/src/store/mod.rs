@@ -18,6 +18,7 @@ mod pool;
 mod prepared_update;
 mod presence;
 mod presence_history;
+mod push_tokens;
 mod registration;
 mod registration_facts;
 mod schema;
@@ -41,6 +42,9 @@ pub use test_database::TestDatabase;
 pub use url::{DatabaseUrl, DatabaseUrlError, PostgresUrl, PostgresUrlError};
 
 use crate::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use crate::push::{
+    NewPushToken, PushOutcomeWrite, PushRegistration, PushTokenRow, PushTokenSetting,
+};
 use crate::time::Timestamp;
 
 /// What a call to the store returns: it runs where the caller polls it.
@@ -203,6 +207,8 @@ pub struct PhoneRegistration {
     pub capabilities: Option<serde_json::Value>,
     /// Undoes a forget, on the user's action only.
     pub rejoin: bool,
+    /// Where it is reached when it is not connected; `None` keeps what it has.
+    pub push_token: Option<NewPushToken>,
 }
 
 /// What came of an HTTP registration.
@@ -383,7 +389,8 @@ pub trait DeviceStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> StoreFuture<Option<ChangedDevice>>;
 
-    /// Forgets a device and marks its row as offline (`unlinked`), in one transaction (PR-4). A device
+    /// Forgets a device, marks its row as offline (`unlinked`) and removes its push token, in one
+    /// transaction (PR-4). A device
     /// that is forgotten stays as it is. `None` if it is unknown or of another account.
     fn forget_device(
         &self,
@@ -444,6 +451,34 @@ pub trait DeviceStore: Send + Sync + 'static {
 
     /// Which of these API keys are revoked, expired at `now`, or gone.
     fn ended_api_keys(&self, ids: Vec<ApiKeyId>, now: Timestamp) -> StoreFuture<Vec<ApiKeyId>>;
+
+    /// Gives a phone its push token. Whatever device held it before, of any account, has none then.
+    fn set_push_token(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        token: NewPushToken,
+        now: Timestamp,
+    ) -> StoreFuture<PushTokenSetting>;
+
+    /// Removes the push token of a device of this account, or of all its devices, and returns how many
+    /// tokens those were.
+    fn remove_push_tokens(
+        &self,
+        account: AccountId,
+        device: Option<DeviceId>,
+    ) -> StoreFuture<usize>;
+
+    /// The push tokens of the account's phones that are not forgotten, in the order of their ids.
+    fn push_tokens(&self, account: AccountId) -> StoreFuture<Vec<PushTokenRow>>;
+
+    /// Removes the token of this registration, unless the phone has registered one since, be it the
+    /// same (PUSH-4). Says whether it did.
+    fn remove_push_registration(&self, registration: PushRegistration) -> StoreFuture<bool>;
+
+    /// Keeps what became of pushes, all or none. A token that is not there any more is passed over,
+    /// and so is an outcome that is older than the one that is kept.
+    fn record_push_outcomes(&self, writes: Vec<PushOutcomeWrite>) -> StoreFuture<()>;
 
     /// The protocol floor (REG-9).
     fn protocol_floor(&self) -> StoreFuture<u32>;

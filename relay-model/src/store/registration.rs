@@ -7,6 +7,7 @@ use super::columns::{StoredMoment, StoredUuid};
 use super::devices::{PresenceColumns, ShownColumns};
 use super::dialect::Dialect;
 use super::pool::{Pool, transaction};
+use super::push_tokens::{TokenColumns, set_within};
 use super::schema::devices;
 use super::{
     ChangedDevice, DesktopRegistration, DeviceStatus, DeviceType, PhoneRegistration,
@@ -19,6 +20,7 @@ use crate::time::Timestamp;
 pub(super) struct Registration {
     device_type: DeviceType,
     facts: Facts,
+    push_token: Option<TokenColumns>,
     rejoin: bool,
 }
 
@@ -47,6 +49,7 @@ impl From<DesktopRegistration> for Registration {
                 capabilities: desktop.capabilities.map(|value| value.to_string()),
                 relay_eligible: desktop.relay_eligible,
             },
+            push_token: None,
             rejoin: desktop.rejoin,
         }
     }
@@ -64,6 +67,7 @@ impl From<PhoneRegistration> for Registration {
                 capabilities: phone.capabilities.map(|value| value.to_string()),
                 relay_eligible: None,
             },
+            push_token: phone.push_token.map(TokenColumns::from),
             rejoin: phone.rejoin,
         }
     }
@@ -83,6 +87,7 @@ pub(super) fn register(
     let Registration {
         device_type,
         facts,
+        push_token,
         rejoin,
     } = registration;
     transaction!(
@@ -137,6 +142,9 @@ pub(super) fn register(
                         devices::updated_at.eq(before.next_change(now)),
                     ))
                     .execute(connection)?;
+            }
+            if let Some(token) = &push_token {
+                set_within!(connection, device, account, token, made_at);
             }
             let (shown, presence): (ShownColumns, PresenceColumns) = devices::table
                 .find(device)

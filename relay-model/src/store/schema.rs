@@ -127,7 +127,35 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    use diesel::sql_types::{Binary, Nullable, Text};
+    use crate::store::columns::{Moment, Uuid};
+
+    /// Where phones are reached that are not connected (section 12).
+    push_tokens (device) {
+        /// The phone.
+        device -> Uuid,
+        /// Its owner.
+        account -> Uuid,
+        /// [`PushPlatform`](crate::push::PushPlatform).
+        platform -> Text,
+        /// [`PushEnvironment`](crate::push::PushEnvironment).
+        environment -> Nullable<Text>,
+        /// The token, which is a secret.
+        token -> Text,
+        /// SHA-256 of the token.
+        token_hash -> Binary,
+        /// When the phone last said that this is its token.
+        registered_at -> Moment,
+        /// [`PushOutcome`](crate::push::PushOutcome) of the last push.
+        last_outcome -> Nullable<Text>,
+        /// When that was known.
+        last_outcome_at -> Nullable<Moment>,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(devices, relay_instances, relay_policy);
+diesel::allow_tables_to_appear_in_same_query!(devices, push_tokens);
 
 #[cfg(test)]
 mod tests {
@@ -149,13 +177,14 @@ mod tests {
         required: bool,
     }
 
-    fn described() -> [(&'static str, String); 5] {
+    fn described() -> [(&'static str, String); 6] {
         [
             ("devices", select_text(devices::table)),
             ("relay_instances", select_text(relay_instances::table)),
             ("relay_policy", select_text(relay_policy::table)),
             ("presence_history", select_text(presence_history::table)),
             ("api_keys", select_text(api_keys::table)),
+            ("push_tokens", select_text(push_tokens::table)),
         ]
     }
 

@@ -2,12 +2,14 @@
 //! in plain Rust.
 
 mod keys;
+mod push_tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
+use relay_model::push::{NewPushToken, PushTokenRow};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite,
@@ -23,6 +25,7 @@ pub(super) struct Tables {
     instances: BTreeMap<RelayInstanceId, Instance>,
     pub(super) history: BTreeSet<PresenceChange>,
     api_keys: BTreeMap<ApiKeyId, StoredApiKey>,
+    push_tokens: BTreeMap<DeviceId, PushTokenRow>,
     pub(super) protocol_floor: u32,
 }
 
@@ -69,6 +72,7 @@ impl Default for Tables {
             instances: BTreeMap::new(),
             history: BTreeSet::new(),
             api_keys: BTreeMap::new(),
+            push_tokens: BTreeMap::new(),
             protocol_floor: DEFAULT_PROTOCOL_FLOOR,
         }
     }
@@ -193,6 +197,7 @@ pub(super) struct Registration {
     app_version: String,
     capabilities: Option<serde_json::Value>,
     relay_eligible: Option<bool>,
+    push_token: Option<NewPushToken>,
     rejoin: bool,
 }
 
@@ -206,6 +211,7 @@ impl From<DesktopRegistration> for Registration {
             app_version: desktop.app_version,
             capabilities: desktop.capabilities,
             relay_eligible: desktop.relay_eligible,
+            push_token: None,
             rejoin: desktop.rejoin,
         }
     }
@@ -221,6 +227,7 @@ impl From<PhoneRegistration> for Registration {
             app_version: phone.app_version,
             capabilities: phone.capabilities,
             relay_eligible: None,
+            push_token: phone.push_token,
             rejoin: phone.rejoin,
         }
     }
@@ -324,11 +331,15 @@ impl Tables {
             row.relay_eligible = eligible;
         }
         row.updated_at = changed_at;
-        RegistrationOutcome::Registered(Box::new(ChangedDevice {
+        let changed = ChangedDevice {
             row: row.clone(),
             was_eligible: *was_eligible.get_or_insert(row.relay_eligible),
             was_forgotten,
-        }))
+        };
+        if let Some(token) = said.push_token {
+            self.keep_push_token(account, id, token, now);
+        }
+        RegistrationOutcome::Registered(Box::new(changed))
     }
 
     pub(super) fn change_device(
@@ -369,7 +380,10 @@ impl Tables {
         now: Timestamp,
     ) -> Option<ForgottenDevice> {
         let Self {
-            devices, history, ..
+            devices,
+            history,
+            push_tokens,
+            ..
         } = self;
         let device = owned(devices, account, device)?;
         let was_forgotten = std::mem::replace(&mut device.forgotten, true);
@@ -386,6 +400,7 @@ impl Tables {
                 device.change(DeviceStatus::Offline, reason, now, history);
             }
             device.status_at = status_at;
+            push_tokens.remove(&device.row.id);
         }
         Some(ForgottenDevice {
             device_type: device.row.device_type,

@@ -130,6 +130,7 @@ impl Run {
             app_version: "1".to_owned(),
             capabilities: None,
             rejoin: false,
+            push_token: None,
         };
         let outcome = self
             .relay

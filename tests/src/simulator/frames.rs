@@ -438,6 +438,7 @@ impl fmt::Display for Heard {
             }
             Self::Stale { window, version } => write!(f, "stale {window} {version}"),
             Self::AllStale => f.write_str("all stale"),
+            Self::Unlinked(device) => write!(f, "{device} is forgotten"),
             Self::Note { from, serial } => write!(f, "note #{serial} of {from}"),
             Self::Close(code) => write!(f, "close {code}"),
             Self::End => f.write_str("end"),

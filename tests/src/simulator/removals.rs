@@ -43,6 +43,7 @@ impl World {
                         app_version: "1".to_owned(),
                         capabilities: None,
                         rejoin,
+                        push_token: None,
                     };
                     relay.register_phone(account, member.id, row).await
                 }

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
+use relay_model::push::{
+    NewPushToken, PushOutcomeWrite, PushRegistration, PushTokenRow, PushTokenSetting,
+};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
@@ -212,6 +215,36 @@ impl DeviceStore for WeatheredStore {
 
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
         self.call(self.inner.release_instance(instance, now))
+    }
+
+    fn set_push_token(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        token: NewPushToken,
+        now: Timestamp,
+    ) -> StoreFuture<PushTokenSetting> {
+        self.call(self.inner.set_push_token(account, device, token, now))
+    }
+
+    fn remove_push_tokens(
+        &self,
+        account: AccountId,
+        device: Option<DeviceId>,
+    ) -> StoreFuture<usize> {
+        self.call(self.inner.remove_push_tokens(account, device))
+    }
+
+    fn push_tokens(&self, account: AccountId) -> StoreFuture<Vec<PushTokenRow>> {
+        self.call(self.inner.push_tokens(account))
+    }
+
+    fn remove_push_registration(&self, registration: PushRegistration) -> StoreFuture<bool> {
+        self.call(self.inner.remove_push_registration(registration))
+    }
+
+    fn record_push_outcomes(&self, writes: Vec<PushOutcomeWrite>) -> StoreFuture<()> {
+        self.call(self.inner.record_push_outcomes(writes))
     }
 
     fn protocol_floor(&self) -> StoreFuture<u32> {

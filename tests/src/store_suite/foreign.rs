@@ -1,6 +1,7 @@
 //! What another account can do to a device or a key: nothing. Every method of the store takes part.
 
 use relay_model::credentials::{Scope, Scopes};
+use relay_model::push::PushTokenSetting;
 use relay_model::store::{
     DesktopRegistration, DeviceChange, DeviceStanding, DeviceStore, HeartbeatWrite, NewApiKey,
     OfflineReason, PresenceWrite, RegistrationOutcome,
@@ -8,6 +9,7 @@ use relay_model::store::{
 use serde_json::json;
 
 use super::keys::{KEY, new_key};
+use super::push_tokens::token;
 use super::recorder::Recorder;
 use super::{
     BLUE, DESKTOP, GREEN, NOBODY, OURS, Offline, Online, PHONE, Reconnecting, Subject, THEIRS,
@@ -15,7 +17,7 @@ use super::{
 };
 
 /// The methods in which no account names a device or a key of its choice.
-const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 9] = [
+const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 11] = [
     "renew_instance",
     "mark_draining",
     "sweep_lost",
@@ -26,6 +28,9 @@ const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 9] = [
     // By the id alone: for whoever presents the secret, and for keys that are connected.
     "api_key",
     "ended_api_keys",
+    // By what was read of the row: for whoever has pushed to it.
+    "remove_push_registration",
+    "record_push_outcomes",
 ];
 
 /// HTTP-1, HTTP-4, REG-4: every method that names a device or a key, asked by another account, tells
@@ -44,6 +49,8 @@ pub async fn foreign_accounts_read_and_write_nothing(subject: &dyn Subject) {
     write(store, online(DESKTOP, (BLUE, 1), 10)).await;
     write(store, online(PHONE, (BLUE, 2), 10)).await;
     store.create_api_key(new_key(KEY, OURS)).await.unwrap();
+    let set = store.set_push_token(OURS, PHONE, token("ours"), at(10));
+    assert_eq!(set.await, Ok(PushTokenSetting::Set));
     let everything = async || {
         (
             list(store, OURS, asker(GREEN, 20)).await,
@@ -51,6 +58,7 @@ pub async fn foreign_accounts_read_and_write_nothing(subject: &dyn Subject) {
             [DESKTOP, PHONE].map(|device| subject.history(device)),
             store.api_keys(OURS).await.unwrap(),
             store.api_key(KEY).await.unwrap(),
+            store.push_tokens(OURS).await.unwrap(),
         )
     };
     let before = everything().await;
@@ -59,6 +67,7 @@ pub async fn foreign_accounts_read_and_write_nothing(subject: &dyn Subject) {
     let recorder = Recorder::over(subject.shared());
     attack_devices(&recorder).await;
     attack_keys(&recorder).await;
+    attack_push_tokens(&recorder).await;
     assert_eq!(everything().await, before);
     let missed = recorder.not_called(&NAME_NOTHING_OF_AN_ACCOUNT);
     assert!(missed.is_empty(), "attack these as well: {missed:?}");
@@ -133,4 +142,16 @@ async fn attack_keys(store: &dyn DeviceStore) {
         ..new_key(KEY, THEIRS)
     };
     store.create_api_key(same_id).await.unwrap_err();
+}
+
+async fn attack_push_tokens(store: &dyn DeviceStore) {
+    for device in [DESKTOP, PHONE] {
+        for text in ["ours", "theirs"] {
+            let set = store.set_push_token(THEIRS, device, token(text), at(30));
+            assert_eq!(set.await, Ok(PushTokenSetting::Foreign));
+        }
+        assert_eq!(store.remove_push_tokens(THEIRS, Some(device)).await, Ok(0));
+    }
+    assert_eq!(store.remove_push_tokens(THEIRS, None).await, Ok(0));
+    assert_eq!(store.push_tokens(THEIRS).await, Ok(Vec::new()));
 }

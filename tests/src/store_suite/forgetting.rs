@@ -1,10 +1,12 @@
 //! Devices that their user forgets (PR-4), and the race with their return.
 
+use relay_model::push::PushTokenSetting;
 use relay_model::store::{
     ChangedDevice, DesktopRegistration, DeviceRow, DeviceStore, DeviceType, ForgottenDevice,
     OfflineReason, PhoneRegistration, RegistrationOutcome,
 };
 
+use super::push_tokens::token;
 use super::{
     BLUE, DESKTOP, GREEN, NOBODY, OURS, Offline, Online, PHONE, Reconnecting, Subject, asker, at,
     change, desktop, facts, list, online, phone, row, with_desktop, with_phone, write,
@@ -44,10 +46,7 @@ pub async fn a_forgotten_device_is_gone_from_then_on(subject: &dyn Subject) {
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [PHONE]);
     let told = facts(store, OURS, PHONE, Some(DESKTOP)).await.target;
     let told = told.expect("a forgotten desktop is one still");
-    assert!(
-        !told.admitted && told.online_elsewhere_at.is_none(),
-        "{told:?}"
-    );
+    assert!(!told.admitted && told.elsewhere.is_none(), "{told:?}");
     let history = subject.history(DESKTOP);
     let last = history.last().expect("it was online");
     assert_eq!(
@@ -87,6 +86,31 @@ pub async fn a_forgotten_device_is_gone_from_then_on(subject: &dyn Subject) {
         matches!(&back, Ok(RegistrationOutcome::Registered(changed)) if changed.was_forgotten),
         "{back:?}"
     );
+}
+
+/// PR-4, SES-2: a forgotten phone's push token goes with it, and nobody else's; after a rejoin it has none.
+pub async fn a_forget_takes_the_push_token(subject: &dyn Subject) {
+    let store = subject.store();
+    with_phone(store).await;
+    let other = store.register_phone(OURS, NOBODY, phone("Other"), at(0));
+    other.await.unwrap();
+    for (device, text) in [(PHONE, "a"), (NOBODY, "b")] {
+        let set = store.set_push_token(OURS, device, token(text), at(1));
+        assert_eq!(set.await, Ok(PushTokenSetting::Set));
+    }
+    store.forget_device(OURS, PHONE, at(2)).await.unwrap();
+    let held_by = async || -> Vec<_> {
+        let rows = store.push_tokens(OURS).await.unwrap();
+        rows.iter().map(|row| row.device).collect()
+    };
+    assert_eq!(held_by().await, [NOBODY]);
+    let said = PhoneRegistration {
+        rejoin: true,
+        ..phone("Pocket")
+    };
+    let back = store.register_phone(OURS, PHONE, said, at(3)).await;
+    assert!(matches!(back, Ok(RegistrationOutcome::Registered(_))));
+    assert_eq!(held_by().await, [NOBODY]);
 }
 
 /// PR-4: forgetting again keeps the first time, and says so; there is nothing to forget of nobody.

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
+use relay_model::push::{
+    NewPushToken, PushOutcomeWrite, PushRegistration, PushTokenRow, PushTokenSetting,
+};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
@@ -79,6 +82,12 @@ recorded! {
     api_key(id: ApiKeyId) -> Option<StoredApiKey>;
     revoke_api_key(account: AccountId, id: ApiKeyId, now: Timestamp) -> bool;
     ended_api_keys(ids: Vec<ApiKeyId>, now: Timestamp) -> Vec<ApiKeyId>;
+    set_push_token(account: AccountId, device: DeviceId, token: NewPushToken, now: Timestamp)
+        -> PushTokenSetting;
+    remove_push_tokens(account: AccountId, device: Option<DeviceId>) -> usize;
+    push_tokens(account: AccountId) -> Vec<PushTokenRow>;
+    remove_push_registration(registration: PushRegistration) -> bool;
+    record_push_outcomes(writes: Vec<PushOutcomeWrite>) -> ();
     protocol_floor() -> u32;
     check() -> ();
 }

@@ -20,6 +20,8 @@ const CALLS: usize = 10_000;
 enum Step {
     /// Registers the device over HTTP, with a name that says how often.
     Enrol(usize),
+    /// Sets a phone's push token.
+    SetToken(usize),
     Forget,
     Rejoin(usize),
 }
@@ -28,8 +30,8 @@ enum Step {
 #[derive(Debug, Clone)]
 struct Known {
     device: Device,
-    /// The last step that was acknowledged.
-    done: Option<Step>,
+    /// The steps that were acknowledged.
+    done: Vec<Step>,
     /// The step whose answer never came.
     begun: Option<Step>,
 }
@@ -59,6 +61,9 @@ impl User {
                 self.account.new_phone()
             };
             let mut steps = vec![Step::Enrol(number), Step::Enrol(number + 1)];
+            if device.client_type == ClientType::Mobile {
+                steps.push(Step::SetToken(number));
+            }
             if number % 3 == 0 {
                 steps.push(Step::Forget);
             }
@@ -72,7 +77,8 @@ impl User {
                     return;
                 }
                 self.note(&device, |known| {
-                    known.done = known.begun.take();
+                    known.begun = None;
+                    known.done.push(step);
                 });
                 *acknowledged.borrow_mut() += 1;
             }
@@ -83,7 +89,7 @@ impl User {
         let mut devices = self.devices.borrow_mut();
         let known = devices.entry(device.id.clone()).or_insert_with(|| Known {
             device: device.clone(),
-            done: None,
+            done: Vec::new(),
             begun: None,
         });
         change(known);
@@ -97,12 +103,20 @@ impl User {
             row["deviceName"].as_str().map(str::to_owned)
         };
         let devices = self.devices.borrow();
+        let mut database = relay.site().database();
         for known in devices.values() {
             let is = name_of(&known.device.id);
-            let allowed = [known.done, known.begun.or(known.done)].map(listed_after);
+            let token = database.lines(&format!(
+                "SELECT token AS line FROM push_tokens WHERE device = {}",
+                database.id(&known.device.id)
+            ));
+            let is = (is, token.into_iter().next());
+            let mut with_begun = known.done.clone();
+            with_begun.extend(known.begun);
+            let allowed = [&known.done, &with_begun].map(|steps| left_by(&known.device, steps));
             assert!(
                 allowed.contains(&is),
-                "{known:?} is listed as {is:?}{}",
+                "{known:?} is listed as, with its token, {is:?}{}",
                 relay.evidence().tail()
             );
         }
@@ -112,12 +126,21 @@ impl User {
     }
 }
 
-/// The name under which a device is listed after a step, if it is.
-fn listed_after(step: Option<Step>) -> Option<String> {
-    match step {
-        Some(Step::Enrol(number) | Step::Rejoin(number)) => Some(name(number)),
-        Some(Step::Forget) | None => None,
+/// The name under which a device is listed after these steps, if it is, and its push token.
+fn left_by(device: &Device, steps: &[Step]) -> (Option<String>, Option<String>) {
+    let mut left = (None, None);
+    for step in steps {
+        match step {
+            Step::Enrol(number) | Step::Rejoin(number) => left.0 = Some(name(*number)),
+            Step::SetToken(number) => left.1 = Some(token(device, *number)),
+            Step::Forget => left = (None, None),
+        }
     }
+    left
+}
+
+fn token(device: &Device, number: usize) -> String {
+    format!("pushtoken-{number}-{}", device.id)
 }
 
 fn name(number: usize) -> String {
@@ -146,6 +169,11 @@ async fn take(relay: &Relay, device: &Device, step: Step) -> bool {
     let (method, path, body, good) = match step {
         Step::Enrol(number) => (Method::POST, path, body(number, false), 201),
         Step::Rejoin(number) => (Method::POST, path, body(number, true), 201),
+        Step::SetToken(number) => {
+            let body = json!({ "platform": "ios", "token": token(device, number) });
+            let path = "/api/devices/push-token";
+            (Method::PUT, path, Some(body.to_string()), 200)
+        }
         Step::Forget => (Method::DELETE, forget.as_str(), None, 204),
     };
     match relay.try_call(method, path, &headers, body).await {
@@ -189,6 +217,9 @@ async fn nothing_is_lost(backend: Backend) {
     let half = "SELECT count(*) AS number FROM devices
          WHERE forgotten_at IS NOT NULL AND (status <> 'offline' OR offline_reason <> 'unlinked')";
     assert_eq!(relay.site().database().number(half), 0);
+    let stray = "SELECT count(*) AS number FROM push_tokens, devices
+         WHERE device = id AND forgotten_at IS NOT NULL";
+    assert_eq!(relay.site().database().number(stray), 0);
     if backend == Backend::Sqlite {
         let check = "SELECT integrity_check AS line FROM pragma_integrity_check";
         assert_eq!(relay.site().database().lines(check), ["ok"]);

@@ -33,6 +33,7 @@ mod postgres;
 mod presence;
 mod public_key_outages;
 mod public_keys;
+mod push_tokens;
 mod refusals;
 mod registration;
 mod replacement;

@@ -32,7 +32,7 @@ impl PostgresSubject {
         // Both start at once, both migrate.
         let (ours, theirs) = tokio::join!(blue.migrate(), green.migrate());
         let applied = ours.unwrap().len() + theirs.unwrap().len();
-        assert_eq!(applied, 1, "each step once");
+        assert_eq!(applied, 2, "each step once");
         Self {
             blue,
             green,

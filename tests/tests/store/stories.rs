@@ -6,6 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use relay_model::credentials::Scopes;
 use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
+use relay_model::push::{
+    NewPushToken, PushEnvironment, PushOutcome, PushOutcomeWrite, PushPlatform, PushRegistration,
+};
 use relay_model::store::{
     Asker, DesktopRegistration, DeviceChange, DeviceFilter, DeviceStatus, DeviceStore,
     HeartbeatWrite, NewApiKey, OfflineReason, PhoneRegistration, PresenceWrite,
@@ -22,6 +25,7 @@ const ACCOUNTS: u128 = 2;
 const DEVICES: u128 = 3;
 const RELAYS: u128 = 3;
 const KEYS: u128 = 3;
+const TOKENS: u8 = 3;
 const MOMENTS: u64 = 60;
 
 fn account(number: u128) -> AccountId {
@@ -40,6 +44,23 @@ fn relay(number: u128) -> RelayInstanceId {
     RelayInstanceId::from_uuid(Uuid::from_u128(number))
 }
 
+/// One of two tokens in three registrations.
+fn push_token(number: u8) -> NewPushToken {
+    NewPushToken {
+        platform: [PushPlatform::Ios, PushPlatform::Android][usize::from(number % 2)],
+        environment: (number < 2).then_some(PushEnvironment::Sandbox),
+        token: format!("pushtoken-{}", number.min(1)).parse().unwrap(),
+    }
+}
+
+fn registration_of(id: u128, token: u8, at: u64) -> PushRegistration {
+    PushRegistration {
+        device: device(id),
+        token_hash: push_token(token).token.hash(),
+        registered_at: moment(at),
+    }
+}
+
 /// A few moments close together, in an order of their own: so that late words are common.
 fn moment(number: u64) -> Timestamp {
     Timestamp::from_unix_micros(1_791_187_200_000_000).plus(Duration::from_secs(number))
@@ -49,7 +70,7 @@ fn moment(number: u64) -> Timestamp {
 #[derive(Debug, Clone)]
 enum Step {
     Desktop(u128, u128, Option<bool>, bool, u64),
-    Phone(u128, u128, bool, u64),
+    Phone(u128, u128, bool, Option<u8>, u64),
     ForgetFor(u128, u128, u64),
     Forget(u128),
     Presence(Vec<PresenceWrite>),
@@ -62,6 +83,10 @@ enum Step {
     Purge(u64),
     NewKey(u128, u128, bool, u64),
     RevokeKey(u128, u128, u64),
+    SetToken(u128, u128, u8, u64),
+    RemoveTokens(u128, Option<u128>),
+    TokenGone(u128, u8, u64),
+    Pushed(u128, u8, usize, u64),
 }
 
 fn presence() -> impl Strategy<Value = PresenceWrite> {
@@ -102,10 +127,20 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (accounts.clone(), devices.clone(), any::<Option<bool>>(), any::<bool>(), moments.clone())
             .prop_map(|(a, d, eligible, rejoin, at)| Step::Desktop(a, d, eligible, rejoin, at)),
-        1 => (accounts.clone(), devices.clone(), any::<bool>(), moments.clone())
-            .prop_map(|(a, d, rejoin, at)| Step::Phone(a, d, rejoin, at)),
+        2 => (
+            accounts.clone(), devices.clone(), any::<bool>(), proptest::option::of(0..TOKENS), moments.clone()
+        )
+            .prop_map(|(a, d, rejoin, token, at)| Step::Phone(a, d, rejoin, token, at)),
         2 => (accounts.clone(), devices.clone(), moments.clone())
             .prop_map(|(a, d, at)| Step::ForgetFor(a, d, at)),
+        3 => (accounts.clone(), devices.clone(), 0..TOKENS, moments.clone())
+            .prop_map(|(a, d, token, at)| Step::SetToken(a, d, token, at)),
+        1 => (accounts.clone(), proptest::option::of(devices.clone()))
+            .prop_map(|(a, d)| Step::RemoveTokens(a, d)),
+        2 => (devices.clone(), 0..TOKENS, moments.clone())
+            .prop_map(|(d, token, at)| Step::TokenGone(d, token, at)),
+        2 => (devices.clone(), 0..TOKENS, 0..PushOutcome::ALL.len(), moments.clone())
+            .prop_map(|(d, token, outcome, at)| Step::Pushed(d, token, outcome, at)),
         1 => devices.clone().prop_map(Step::Forget),
         8 => proptest::collection::vec(presence(), 1..4).prop_map(Step::Presence),
         2 => (accounts.clone(), devices.clone(), moments.clone())
@@ -141,13 +176,14 @@ async fn take(store: &dyn DeviceStore, step: &Step) -> String {
                 .await;
             format!("{outcome:?}")
         }
-        Step::Phone(owner, id, rejoin, at) => {
+        Step::Phone(owner, id, rejoin, token, at) => {
             let registration = PhoneRegistration {
                 device_name: format!("Pocket {at}"),
                 platform: "ios".to_owned(),
                 app_version: "1".to_owned(),
                 capabilities: None,
                 rejoin,
+                push_token: token.map(push_token),
             };
             let outcome = store
                 .register_phone(account(owner), device(id), registration, moment(at))
@@ -208,6 +244,27 @@ async fn take(store: &dyn DeviceStore, step: &Step) -> String {
             let revoked = store.revoke_api_key(account(owner), key(id), moment(at));
             format!("{:?}", revoked.await)
         }
+        Step::SetToken(owner, id, token, at) => {
+            let token = push_token(token);
+            let set = store.set_push_token(account(owner), device(id), token, moment(at));
+            format!("{:?}", set.await)
+        }
+        Step::RemoveTokens(owner, id) => {
+            let removed = store.remove_push_tokens(account(owner), id.map(device));
+            format!("{:?}", removed.await)
+        }
+        Step::TokenGone(id, token, at) => {
+            let removed = store.remove_push_registration(registration_of(id, token, at));
+            format!("{:?}", removed.await)
+        }
+        Step::Pushed(id, token, outcome, at) => {
+            let write = PushOutcomeWrite {
+                registration: registration_of(id, token, at),
+                outcome: PushOutcome::ALL[outcome],
+                at: moment(at),
+            };
+            format!("{:?}", store.record_push_outcomes(vec![write]).await)
+        }
     }
 }
 
@@ -233,6 +290,15 @@ async fn everything(store: &dyn DeviceStore) -> String {
                 now: moment(at),
             };
             text.push_str(&format!("{:?}\n", store.api_keys(owner).await));
+            let tokens = store.push_tokens(owner).await;
+            let shown = tokens.map(|rows| {
+                let texts: Vec<_> = rows
+                    .iter()
+                    .map(|row| row.token.reveal().to_owned())
+                    .collect();
+                (texts, rows)
+            });
+            text.push_str(&format!("{shown:?}\n"));
             let listed = store.devices(asker, owner, DeviceFilter::default()).await;
             text.push_str(&format!("{listed:?}\n"));
             for number in 0..DEVICES {
