@@ -9,6 +9,7 @@ pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
 mod mailbox;
+pub mod metrics;
 mod presence;
 mod registry;
 mod relay;

@@ -24,6 +24,7 @@ use crate::directory::{
     ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
 };
 use crate::environment::Environment;
+use crate::metrics::{Metrics, Tallies};
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) timeline_numbers: Arc<TimelineNumbers>,
     registrations: AtomicU64,
 }
@@ -73,6 +75,11 @@ impl Core {
     /// The limits in force; not to be held across an await.
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.limits.load()
+    }
+
+    /// What is counted with every frame.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.metrics.tallies
     }
 
     /// The rank of a registration that was just read.
@@ -124,11 +131,23 @@ impl Relay {
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
     ) -> Self {
+        Self::start_measured(limits, environment, store, tokens, Arc::default())
+    }
+
+    /// The same, with figures that somebody reads.
+    pub fn start_measured(
+        limits: Arc<Limits>,
+        environment: Arc<dyn Environment>,
+        store: Arc<dyn DeviceStore>,
+        tokens: Arc<dyn TokenVerifier>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let core = Arc::new(Core {
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
             started_at: environment.now(),
             started: Instant::now(),
-            ceilings: Ceilings::new(&limits),
+            ceilings: Ceilings::counting(&limits, Arc::clone(&metrics.tallies)),
+            metrics,
             timeline_numbers: Arc::default(),
             limits: ArcSwap::new(limits),
             environment,

@@ -11,6 +11,7 @@ pub mod device_api;
 mod device_headers;
 mod entrance;
 pub mod exit;
+pub mod figures;
 mod logging;
 mod open_files;
 pub mod refusal;

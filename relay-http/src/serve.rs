@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use actix_rt::System;
+use actix_web::web;
 use relay_actors::Relay;
 use relay_actors::environment::Environment;
 use relay_model::limits::{Limits, MAX_WORKERS};
@@ -19,6 +20,7 @@ use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserToke
 use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
+use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
@@ -141,12 +143,15 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     )
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
     let limits: Arc<Limits> = Arc::new(limits.clone());
-    let relay = Relay::start(
+    let figures = Figures::new();
+    let relay = Relay::start_measured(
         Arc::clone(&limits),
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
+        Arc::clone(figures.metrics()),
     );
+    actix_rt::spawn(figures.clone().keep_up());
     let authenticator =
         Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
 
@@ -160,10 +165,15 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         acceptor.accept(origin, transport, early);
     })
     .with_origins(configuration.settings.allowed_origins.clone())
-    .with_proxies(configuration.settings.proxies.clone());
+    .with_proxies(configuration.settings.proxies.clone())
+    .with_metrics(Arc::clone(figures.metrics()));
     let workers = workers.unwrap_or_else(cores);
-    let server = server::start(listener, workers, door, move |config| api.routes(config))
-        .map_err(ServeError::Server)?;
+    let measured = relay.clone();
+    let routes = move |config: &mut web::ServiceConfig| {
+        api.routes(config);
+        config.service(metrics_endpoint(figures, measured));
+    };
+    let server = server::start(listener, workers, door, routes).map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
     actix_rt::spawn(logging::report_held_back_lines());

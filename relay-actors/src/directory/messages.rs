@@ -157,6 +157,8 @@ pub struct DirectoryState {
     pub devices: usize,
     /// Devices with a route.
     pub routes: usize,
+    /// Desktops among them.
+    pub desktop_routes: usize,
     /// Pairs with a registry.
     pub pairs: usize,
     /// Desktops that were hidden or shown a short time ago.

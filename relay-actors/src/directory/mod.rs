@@ -28,6 +28,7 @@ pub use messages::{DirectoryState, LiveDevice};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::presence::{PresenceActor, StartGrace};
 use crate::registry::{DesktopGone, DesktopOffline, EndPair, PhoneGone};
 use crate::relay::Core;
@@ -167,11 +168,15 @@ impl DirectoryActor {
         let Some(account) = self.accounts.get(&account) else {
             return;
         };
+        let (tallies, mut routes) = (self.core.tallies(), 0);
         let congested: Vec<_> = account
             .others(sender)
+            .inspect(|_| routes += 1)
             .filter(|route| route.socket.event(event.clone()).is_err())
             .map(|route| route.socket.connection)
             .collect();
+        tallies.count(Tally::EventsPublished);
+        tallies.add(Tally::EventsRouted, routes - congested.len() as u64);
         for connection in congested {
             self.retire(connection, CloseReason::Congested);
         }
@@ -214,7 +219,7 @@ impl DirectoryActor {
         }));
     }
 
-    /// Stores a presence change. While the process stops nothing is stored: the rows of this
+    /// Counts and stores a presence change. While the process stops nothing is stored: the rows of this
     /// instance are released as one.
     fn record(
         &self,
@@ -223,6 +228,11 @@ impl DirectoryActor {
         status: DeviceStatus,
         reason: Option<OfflineReason>,
     ) {
+        self.core.tallies().count(match status {
+            DeviceStatus::Online => Tally::BecameOnline,
+            DeviceStatus::Reconnecting => Tally::BecameReconnecting,
+            DeviceStatus::Offline => Tally::BecameOffline,
+        });
         if self.stopping.is_none() {
             let (instance, at) = (self.core.instance, self.core.environment.now());
             let write = PresenceWrite {
@@ -464,6 +474,10 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
             accounts: self.accounts.len(),
             devices: devices().count(),
             routes: devices().filter(|device| device.route.is_some()).count(),
+            desktop_routes: devices()
+                .filter(|device| device.route.is_some())
+                .filter(|device| device.device_type == DeviceType::Desktop)
+                .count(),
             hidings: self.hidings.len(),
             pairs: self
                 .accounts

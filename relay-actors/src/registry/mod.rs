@@ -24,6 +24,7 @@ use pending::{Answered, NotRecorded, PendingRequests};
 
 use crate::directory::{DirectoryActor, PairEpoch, PairIdle};
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::relay::Core;
 use crate::socket::SocketHandle;
 use crate::socket::messages::CloseReason;
@@ -65,6 +66,15 @@ pub(crate) struct RegistryActor {
     timer: Option<(Instant, SpawnHandle)>,
     idle_reported: bool,
     counts: PairCounts,
+    /// The requests and leases of this pair that are in the figures of the process (OP-6).
+    counted: Counted,
+}
+
+/// What a pair has added to figures that go up and down.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    pending: u32,
+    leases: u32,
 }
 
 impl RegistryActor {
@@ -89,11 +99,37 @@ impl RegistryActor {
             timer: None,
             idle_reported: false,
             counts: PairCounts::default(),
+            counted: Counted::default(),
         }
+    }
+
+    /// Brings what the figures of the process say of this pair up to date.
+    fn meter(&mut self) {
+        let now = Counted {
+            pending: self.pending.len() as u32,
+            leases: self.leases.len() as u32,
+        };
+        let before = std::mem::replace(&mut self.counted, now);
+        let tallies = self.core.tallies();
+        for (tally, before, now) in [
+            (Tally::RpcPending, before.pending, now.pending),
+            (Tally::TimelineLeases, before.leases, now.leases),
+        ] {
+            if before != now {
+                tallies.add(tally, u64::from(now).wrapping_sub(u64::from(before)));
+            }
+        }
+    }
+
+    /// Answers a request that is not forwarded.
+    fn refuse(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
+        self.core.tallies().count(Tally::RpcRefused);
+        self.fail(phone, id, failure);
     }
 
     /// Answers a request itself.
     fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
+        self.core.metrics.rpc_failed(failure.code);
         if self.answer(phone, outbound::rpc_failure(id, failure)) {
             self.counts.failed += 1;
         }
@@ -114,7 +150,10 @@ impl RegistryActor {
             self.end_lease_of(phone, route.socket.connection);
         }
         let delivered = matches!(sent, Some(Ok(())));
-        self.counts.undeliverable_responses += u64::from(!delivered);
+        if !delivered {
+            self.counts.undeliverable_responses += 1;
+            self.core.tallies().count(Tally::RpcUndeliverable);
+        }
         delivered
     }
 
@@ -153,8 +192,11 @@ impl RegistryActor {
         let handle = ctx.run_later(wait, |actor, ctx| {
             actor.timer = None;
             let now = Instant::now();
-            actor.counts.expired += actor.pending.expire(now) as u64;
+            let expired = actor.pending.expire(now) as u64;
+            actor.counts.expired += expired;
+            actor.core.tallies().add(Tally::RpcExpired, expired);
             actor.leases.expire(now);
+            actor.meter();
             actor.arm_timer(ctx);
             actor.report_if_idle();
         });
@@ -164,6 +206,7 @@ impl RegistryActor {
     /// Tells the directory that the pair could end. The directory decides: it may have attached
     /// somebody meanwhile, whose message is then on its way here.
     fn report_if_idle(&mut self) {
+        self.meter();
         let idle = matches!(self.desktop, Desktop::Offline)
             && self.pending.is_empty()
             && !self.phones.values().any(|phone| phone.targets_this);
@@ -195,6 +238,9 @@ impl Actor for RegistryActor {
 /// reconcile rather than wait for answers that nobody will route.
 impl Drop for RegistryActor {
     fn drop(&mut self) {
+        let tallies = self.core.tallies();
+        tallies.subtract(Tally::RpcPending, self.counted.pending.into());
+        tallies.subtract(Tally::TimelineLeases, self.counted.leases.into());
         if std::thread::panicking() {
             let desktop = match &self.desktop {
                 Desktop::Attached(route) => Some(&route.socket),
@@ -231,16 +277,17 @@ impl Handler<Request> for RegistryActor {
             Ok(()) => {}
             Err(NotRecorded::Duplicate) => {
                 self.counts.duplicate_requests += 1;
+                self.core.tallies().count(Tally::RpcDuplicate);
                 return;
             }
             Err(NotRecorded::TakenByAnotherPhone) => {
                 let failure =
                     RpcFailure::invalid("another phone has a request with this id pending");
-                return self.fail(phone, &id, failure);
+                return self.refuse(phone, &id, failure);
             }
             Err(NotRecorded::TooMany) => {
                 let failure = RpcFailure::undelivered(RpcErrorCode::DesktopCongested);
-                return self.fail(phone, &id, failure);
+                return self.refuse(phone, &id, failure);
             }
         }
         let failure = match &mut self.desktop {
@@ -248,10 +295,12 @@ impl Handler<Request> for RegistryActor {
                 if route.socket.request(text).is_ok() {
                     route.forwarded += 1;
                     self.counts.forwarded += 1;
+                    self.core.tallies().count(Tally::RpcForwarded);
                     let (desktop, position) = (route.socket.connection, route.forwarded);
                     let now = Instant::now();
                     self.pending
                         .record(id, phone, desktop, position, now, &self.core.limits());
+                    self.meter();
                     return self.arm_timer(ctx);
                 }
                 RpcErrorCode::DesktopCongested
@@ -259,7 +308,7 @@ impl Handler<Request> for RegistryActor {
             Desktop::Reconnecting => RpcErrorCode::DesktopReconnecting,
             Desktop::Offline => RpcErrorCode::DesktopOffline,
         };
-        self.fail(phone, &id, RpcFailure::undelivered(failure));
+        self.refuse(phone, &id, RpcFailure::undelivered(failure));
     }
 }
 
@@ -274,18 +323,26 @@ impl Handler<Response> for RegistryActor {
             text,
             permit: _permit,
         } = response;
-        match self.pending.answer(
-            &id,
-            connection,
-            is_final,
-            Instant::now(),
-            &self.core.limits(),
-        ) {
-            Answered::By(phone) => {
-                self.counts.answered += u64::from(self.answer(phone, text));
+        let now = Instant::now();
+        let answered = self
+            .pending
+            .answer(&id, connection, is_final, now, &self.core.limits());
+        match answered {
+            Answered::By { phone, forwarded } => {
+                if is_final {
+                    let took = now.saturating_duration_since(forwarded);
+                    self.core.metrics.rpc_duration.record(took);
+                }
+                if self.answer(phone, text) {
+                    self.counts.answered += 1;
+                    self.core.tallies().count(Tally::RpcDelivered);
+                }
                 self.report_if_idle();
             }
-            Answered::Unknown => self.counts.unknown_responses += 1,
+            Answered::Unknown => {
+                self.counts.unknown_responses += 1;
+                self.core.tallies().count(Tally::RpcUnknown);
+            }
         }
     }
 }

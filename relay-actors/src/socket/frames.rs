@@ -18,6 +18,7 @@ use super::messages::CloseReason;
 use super::stage::Stage;
 use crate::directory::PublishEvent;
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::registry::{Request, Response};
 
 /// The id that an answer to a request with a bad id carries: cut to what an id may be (RPC-5).
@@ -27,6 +28,20 @@ pub(super) fn cut_id<'a>(id: &'a str, limits: &Limits) -> &'a str {
         end -= 1;
     }
     &id[..end]
+}
+
+/// Where a frame is counted, and its bytes.
+fn received(frame: &ClientFrame<'_>) -> (Tally, Tally) {
+    match frame {
+        ClientFrame::Ping => (Tally::ReceivedPing, Tally::PingBytes),
+        ClientFrame::Ignored => (Tally::ReceivedIgnored, Tally::IgnoredBytes),
+        ClientFrame::Register(_) => (Tally::ReceivedRegister, Tally::RegisterBytes),
+        ClientFrame::Heartbeat => (Tally::ReceivedHeartbeat, Tally::HeartbeatBytes),
+        ClientFrame::Request(_) => (Tally::ReceivedRequest, Tally::RequestBytes),
+        ClientFrame::Response(_) => (Tally::ReceivedResponse, Tally::ResponseBytes),
+        ClientFrame::Event(_) => (Tally::ReceivedEvent, Tally::EventBytes),
+        ClientFrame::Renew(_) => (Tally::ReceivedRenew, Tally::RenewBytes),
+    }
 }
 
 impl SocketActor {
@@ -41,7 +56,12 @@ impl SocketActor {
         };
         match ClientFrame::read(text) {
             Ok(frame) => self.on_frame(frame, &source, now, ctx),
-            Err(error) => self.on_bad_frame(&error),
+            Err(error) => {
+                let tallies = self.tallies();
+                tallies.count(Tally::ReceivedInvalid);
+                tallies.add(Tally::InvalidBytes, source.len() as u64);
+                self.on_bad_frame(&error);
+            }
         }
     }
 
@@ -67,9 +87,13 @@ impl SocketActor {
         now: Instant,
         ctx: &mut Context<Self>,
     ) {
+        let received = received(&frame);
         let kind = match &frame {
-            ClientFrame::Ping => return self.reply(Lane::Control, outbound::pong()),
-            ClientFrame::Ignored => return,
+            ClientFrame::Ping => {
+                self.count_received(received, source);
+                return self.reply(Lane::Control, outbound::pong());
+            }
+            ClientFrame::Ignored => return self.count_received(received, source),
             ClientFrame::Register(_) => "register",
             ClientFrame::Heartbeat => "heartbeat",
             ClientFrame::Request(_) => "rpc.request",
@@ -80,18 +104,28 @@ impl SocketActor {
         // Borrowed from its field: a clone would have all sockets write to one counter.
         let limits = self.link.limits();
         let device_type = match (&mut self.stage, &frame) {
-            (Stage::Registered(registered), _) => registered.device_type,
+            (Stage::Registered(registered), _) => {
+                let device_type = registered.device_type;
+                self.count_received(received, source);
+                device_type
+            }
             (Stage::Unregistered, ClientFrame::Register(register)) => {
+                self.count_received(received, source);
                 return self.register(register, ctx);
             }
             (Stage::Checking(checking), frame) => {
                 let may_wait = !matches!(frame, ClientFrame::Event(_) | ClientFrame::Renew(_));
+                // One that waits is counted when its turn comes.
                 if !may_wait || !checking.waiting.push(source.clone(), limits) {
+                    self.count_received(received, source);
                     self.registration_required(Some(kind));
                 }
                 return;
             }
-            (Stage::Unregistered, _) => return self.registration_required(Some(kind)),
+            (Stage::Unregistered, _) => {
+                self.count_received(received, source);
+                return self.registration_required(Some(kind));
+            }
         };
         match frame {
             ClientFrame::Register(register) => self.register(&register, ctx),
@@ -118,8 +152,16 @@ impl SocketActor {
         }
     }
 
+    /// Counts a frame that was read, by its type (OP-6).
+    fn count_received(&self, (frames, bytes): (Tally, Tally), source: &Bytes) {
+        self.tallies().count(frames);
+        self.tallies().add(bytes, source.len() as u64);
+    }
+
     fn on_request(&mut self, request: &RpcRequest<'_>, source: &Bytes, sender: DeviceType) {
         if let Err(failure) = self.forward_request(request, source, sender) {
+            self.core().metrics.rpc_failed(failure.code);
+            self.tallies().count(Tally::RpcRefused);
             let id = cut_id(&request.id, self.limits());
             let text = outbound::rpc_failure(id, failure);
             self.reply(Lane::Rpc, text);

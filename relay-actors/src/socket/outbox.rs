@@ -16,6 +16,7 @@ use relay_model::wire::OutgoingText;
 
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::transport::Transport;
+use crate::metrics::Tally;
 
 /// The most messages handed to the socket in one write; more than a begun one, pings and pongs.
 const BATCH_MESSAGES: usize = 16;
@@ -43,6 +44,20 @@ impl From<Lane> for Place {
             Lane::Control => Self::Control,
             Lane::Rpc => Self::Rpc,
             Lane::Event => Self::Event,
+        }
+    }
+}
+
+impl Place {
+    /// Where a message that left from here is counted, and its payload (OP-6).
+    const fn tallies(self, is_request: bool) -> (Tally, Tally) {
+        match self {
+            Self::Ping => (Tally::SentControl, Tally::SentControlBytes),
+            Self::Control => (Tally::SentReply, Tally::SentReplyBytes),
+            Self::Rpc if is_request => (Tally::SentRequest, Tally::SentRequestBytes),
+            Self::Rpc => (Tally::SentResponse, Tally::SentResponseBytes),
+            Self::Event => (Tally::SentEvent, Tally::SentEventBytes),
+            Self::Snapshot => (Tally::SentTimeline, Tally::SentTimelineBytes),
         }
     }
 }
@@ -497,11 +512,15 @@ impl Outbox {
             begun_requests += u64::from(front.is_request && !had_begun);
             let finished = front.message.is_finished();
             if finished {
+                let (frames, payload) = place.tallies(front.is_request);
+                let written = front.message.payload_len() as u64;
                 queue.pop_front();
                 if queue.is_empty() {
                     // Most sockets are idle, and there are many.
                     *queue = VecDeque::new();
                 }
+                self.room.tallies().count(frames);
+                self.room.tallies().add(payload, written);
             }
             if place != Place::Ping {
                 self.begun = (!finished).then_some(place);

@@ -16,6 +16,7 @@ use super::messages::CloseReason;
 use super::registration::Claim;
 use super::stage::{Checking, Registered, Stage, Touches, WaitingFrames};
 use crate::directory::Attached;
+use crate::metrics::Registration;
 
 impl SocketActor {
     /// Begins a registration on a socket that has none under way.
@@ -90,13 +91,18 @@ impl SocketActor {
         let stage = std::mem::replace(&mut self.stage, Stage::Registered(Box::new(registered)));
         self.registration_deadline = None;
         self.link.set_max_message(self.relay.limits().max_message);
+        let resumed = session.token.is_none();
+        self.core().metrics.registered(match resumed {
+            true => Registration::Resumed,
+            false => Registration::Registered,
+        });
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
             %device,
             client_type = device_type.as_str(),
             generation = generation.map(|generation| generation.get()),
-            resumed = session.token.is_none(),
+            resumed,
             "registered"
         );
         self.end_interest();
@@ -132,8 +138,14 @@ impl SocketActor {
         self.link.hold(false);
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
-            NotAdmitted::Superseded => self.close(CloseReason::Replaced),
-            NotAdmitted::Stopping => self.close(CloseReason::Stopping),
+            NotAdmitted::Superseded => {
+                self.core().metrics.registered(Registration::Superseded);
+                self.close(CloseReason::Replaced);
+            }
+            NotAdmitted::Stopping => {
+                self.core().metrics.registered(Registration::Stopping);
+                self.close(CloseReason::Stopping);
+            }
         }
         self.handle_waiting_events(ctx);
     }
@@ -143,6 +155,7 @@ impl SocketActor {
         if self.link.is_closing() {
             return;
         }
+        self.core().metrics.registered(Registration::Refused(code));
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,

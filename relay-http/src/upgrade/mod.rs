@@ -16,6 +16,7 @@ use actix_codec::Framed;
 use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
 use relay_actors::ConnectionOrigin;
+use relay_actors::metrics::Metrics;
 use relay_actors::socket::transport::Transport;
 use relay_model::limits::Limits;
 use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, UpgradeRequest};
@@ -54,6 +55,7 @@ pub struct UpgradeDoor<S> {
     proxies: Arc<Proxies>,
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
+    metrics: Arc<Metrics>,
     start: S,
 }
 
@@ -68,6 +70,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             origins: Arc::default(),
             proxies: Arc::default(),
             placement: Arc::new(Placement::new(1)),
+            metrics: Arc::default(),
             start,
         }
     }
@@ -90,6 +93,12 @@ impl<S: StartConnection> UpgradeDoor<S> {
         }
     }
 
+    /// The same door, which counts whom it refuses in `metrics` (OP-6).
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
     /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
     #[must_use]
     pub(crate) fn with_workers(self, workers: usize) -> Self {
@@ -107,6 +116,11 @@ impl<S: StartConnection> UpgradeDoor<S> {
     /// The proxies in front.
     pub fn proxies(&self) -> &Arc<Proxies> {
         &self.proxies
+    }
+
+    /// Where it counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// From which pages browsers may come.
@@ -140,6 +154,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 }
             }
             Err(refusal) => {
+                self.count(&refusal);
                 tracing::info!(
                     target: STRANGERS,
                     peer = client.map(tracing::field::display),
@@ -151,6 +166,14 @@ impl<S: StartConnection> UpgradeDoor<S> {
             }
         }
         Ok(())
+    }
+
+    fn count(&self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::TooManyConnects { .. }) {
+            self.metrics.connection_refused("connect_limit");
+        }
+        let (status, error) = (refusal.status().as_u16(), refusal.error_type().code());
+        self.metrics.upgrade_refused(status, error);
     }
 
     /// Starts a connection on the thread of its account.
