@@ -16,10 +16,11 @@ mod relay;
 mod sessions;
 pub mod socket;
 mod store;
+pub mod traces;
 
 pub use directory::{DirectoryState, LiveDevice};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
 pub use registry::{PairCounts, PairState};
-pub use relay::{ConnectionOrigin, Relay, RelayState};
+pub use relay::{ConnectionOrigin, Relay, RelayState, Telemetry};
 pub use store::StoreState;

@@ -37,6 +37,7 @@ use crate::store::{
     CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, ReleaseInstance, StoreActor,
     StoreState,
 };
+use crate::traces::TraceSink;
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -56,6 +57,15 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
+/// Where a relay tells what it does; by default nowhere.
+#[derive(Default)]
+pub struct Telemetry {
+    /// Its figures (OP-6).
+    pub metrics: Arc<Metrics>,
+    /// Who keeps the traces of its requests (OP-7).
+    pub traces: Option<Arc<dyn TraceSink>>,
+}
+
 /// What every actor of a relay shares; nothing in it changes but a counter and the limits.
 pub(crate) struct Core {
     /// Replaced as a whole, read without a lock; see [`Core::limits`].
@@ -67,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
     pub(crate) metrics: Arc<Metrics>,
+    /// Who keeps traces; without it none are made.
+    pub(crate) traces: Option<Arc<dyn TraceSink>>,
     pub(crate) timeline_numbers: Arc<TimelineNumbers>,
     registrations: AtomicU64,
 }
@@ -131,23 +143,25 @@ impl Relay {
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
     ) -> Self {
-        Self::start_measured(limits, environment, store, tokens, Arc::default())
+        Self::start_observed(limits, environment, store, tokens, Telemetry::default())
     }
 
-    /// The same, with figures that somebody reads.
-    pub fn start_measured(
+    /// The same, with figures that somebody reads and traces that somebody keeps.
+    pub fn start_observed(
         limits: Arc<Limits>,
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
-        metrics: Arc<Metrics>,
+        telemetry: Telemetry,
     ) -> Self {
+        let Telemetry { metrics, traces } = telemetry;
         let core = Arc::new(Core {
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
             started_at: environment.now(),
             started: Instant::now(),
             ceilings: Ceilings::counting(&limits, Arc::clone(&metrics.tallies)),
             metrics,
+            traces,
             timeline_numbers: Arc::default(),
             limits: ArcSwap::new(limits),
             environment,

@@ -19,4 +19,5 @@ pub mod serve;
 pub mod server;
 mod socket_options;
 pub mod system_environment;
+pub mod traces;
 pub mod upgrade;

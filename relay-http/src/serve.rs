@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use actix_rt::System;
 use actix_web::web;
-use relay_actors::Relay;
 use relay_actors::environment::Environment;
+use relay_actors::traces::TraceSink;
+use relay_actors::{Relay, Telemetry};
 use relay_model::limits::{Limits, MAX_WORKERS};
 use relay_model::store::{DieselStore, OpenError, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,6 +25,7 @@ use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
+use crate::traces::{Traces, TracesError};
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
 /// Signals that follow the first within this time are the same wish: some supervisors, `timeout`
@@ -75,6 +77,9 @@ pub enum ServeError {
     /// The server did not start, or ended by itself.
     #[error("the server failed: {0}")]
     Server(io::Error),
+    /// Traces cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The operating system takes no signal handlers.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
@@ -93,7 +98,8 @@ impl ServeError {
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
             }
-            Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
+            Self::Traces(TracesError::Exporter(_)) => ExitStatus::Usage,
+            Self::Server(_) | Self::Signals(_) | Self::Traces(_) => ExitStatus::Internal,
         }
     }
 }
@@ -144,12 +150,18 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
     let limits: Arc<Limits> = Arc::new(limits.clone());
     let figures = Figures::new();
-    let relay = Relay::start_measured(
+    let traces = traces(configuration, &figures, &environment)?;
+    let relay = Relay::start_observed(
         Arc::clone(&limits),
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
-        Arc::clone(figures.metrics()),
+        Telemetry {
+            metrics: Arc::clone(figures.metrics()),
+            traces: traces
+                .clone()
+                .map(|traces| Arc::new(traces) as Arc<dyn TraceSink>),
+        },
     );
     actix_rt::spawn(figures.clone().keep_up());
     let authenticator =
@@ -166,7 +178,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     })
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone())
-    .with_metrics(Arc::clone(figures.metrics()));
+    .with_metrics(Arc::clone(figures.metrics()))
+    .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
     let measured = relay.clone();
     let routes = move |config: &mut web::ServiceConfig| {
@@ -210,9 +223,29 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         name = ends.next_after(again_from) => {
             tracing::warn!(signal = name, "a second signal: ending at once");
         }
-        () = async { relay.stop().await; handle.stop(true).await } => tracing::info!("stopped"),
+        () = async {
+            relay.stop().await;
+            handle.stop(true).await;
+            if let Some(traces) = traces {
+                traces.flush().await;
+            }
+        } => tracing::info!("stopped"),
     }
     Ok(())
+}
+
+/// Who keeps the traces of requests, if somebody is to.
+fn traces(
+    configuration: &Configuration,
+    figures: &Figures,
+    environment: &Arc<dyn Environment>,
+) -> Result<Option<Traces>, TracesError> {
+    let endpoint = configuration.settings.otlp_endpoint.as_ref();
+    let start = |endpoint| {
+        let metrics = Arc::clone(figures.metrics());
+        Traces::start(endpoint, metrics, Arc::clone(environment))
+    };
+    endpoint.map(start).transpose()
 }
 
 /// Why a server that nobody stopped has ended.

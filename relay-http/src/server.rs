@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::entrance::Entrance;
-use crate::figures;
+use crate::figures::CallObserver;
 use crate::refusal::Refusal;
 use crate::upgrade::{self, DEVICE_LINK, Movable, StartConnection, UpgradeDoor};
 
@@ -100,14 +100,18 @@ pub fn service<T: Movable, S: StartConnection>(
         close_timeout,
         ..
     } = *door.limits();
-    let (origins, metrics) = (Arc::clone(door.origins()), Arc::clone(door.metrics()));
+    let origins = Arc::clone(door.origins());
+    let observer = CallObserver {
+        metrics: Arc::clone(door.metrics()),
+        traces: door.traces().cloned(),
+    };
     let app = App::new()
         .wrap(from_fn(move |request, next| {
             known_origins_only(Arc::clone(&origins), request, next)
         }))
         // The outermost, so that refusals of the others are counted too.
         .wrap(from_fn(move |request, next| {
-            figures::measured(Arc::clone(&metrics), request, next)
+            observer.clone().observe(request, next)
         }))
         .configure(routes)
         .service(

@@ -28,6 +28,7 @@ use crate::metrics::Tally;
 use crate::relay::Core;
 use crate::socket::SocketHandle;
 use crate::socket::messages::CloseReason;
+use crate::traces::{Moment, OpenTrace, TraceOutcome, TracedRequests};
 
 /// Where the pair's desktop is.
 enum Desktop {
@@ -45,6 +46,9 @@ struct DesktopRoute {
     forwarded: u64,
 }
 
+/// The trace of a request, if it has one.
+type Trace = Option<Arc<OpenTrace>>;
+
 struct PhoneRoute {
     socket: SocketHandle,
     targets_this: bool,
@@ -61,6 +65,7 @@ pub(crate) struct RegistryActor {
     /// Every phone of the account with a route, in the order of arrival.
     phones: IndexMap<DeviceId, PhoneRoute>,
     pending: PendingRequests,
+    traced: TracedRequests,
     leases: Leases,
     /// The one timer for the deadlines of requests and leases, and when it is due.
     timer: Option<(Instant, SpawnHandle)>,
@@ -95,6 +100,7 @@ impl RegistryActor {
             desktop: Desktop::Offline,
             phones: IndexMap::new(),
             pending: PendingRequests::default(),
+            traced: TracedRequests::default(),
             leases,
             timer: None,
             idle_reported: false,
@@ -122,15 +128,19 @@ impl RegistryActor {
     }
 
     /// Answers a request that is not forwarded.
-    fn refuse(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
+    fn refuse(&mut self, phone: DeviceId, id: &str, failure: RpcFailure, trace: Trace) {
         self.core.tallies().count(Tally::RpcRefused);
-        self.fail(phone, id, failure);
+        self.fail(phone, id, failure, trace);
     }
 
     /// Answers a request itself.
-    fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
+    fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure, trace: Trace) {
         self.core.metrics.rpc_failed(failure.code);
-        if self.answer(phone, outbound::rpc_failure(id, failure)) {
+        if let Some(trace) = &trace {
+            trace.mark(Moment::Answered, Instant::now());
+            trace.ends(TraceOutcome::Failed(failure.code));
+        }
+        if self.answer(phone, outbound::rpc_failure(id, failure), trace) {
             self.counts.failed += 1;
         }
     }
@@ -138,11 +148,11 @@ impl RegistryActor {
     /// Sends an answer to whatever connection the phone holds, and says whether it was sent. A phone
     /// that has no room for it is retired, so that no answer is ever lost in silence on a live
     /// connection (TR-10).
-    fn answer(&mut self, phone: DeviceId, text: OutgoingText) -> bool {
+    fn answer(&mut self, phone: DeviceId, text: OutgoingText, trace: Trace) -> bool {
         let sent = self
             .phones
             .get(&phone)
-            .map(|route| route.socket.answer(text));
+            .map(|route| route.socket.answer(text, trace));
         if let Some(Err(_)) = sent
             && let Some(route) = self.phones.shift_remove(&phone)
         {
@@ -163,7 +173,13 @@ impl RegistryActor {
         let begun = socket.seal_requests();
         for (id, record) in self.pending.end_of_desktop(socket.connection) {
             let delivered = record.position <= begun;
-            self.fail(record.phone, &id, RpcFailure::desktop_gone(delivered));
+            let trace = self.traced.take(&id);
+            self.fail(
+                record.phone,
+                &id,
+                RpcFailure::desktop_gone(delivered),
+                trace,
+            );
         }
     }
 
@@ -195,6 +211,8 @@ impl RegistryActor {
             let expired = actor.pending.expire(now) as u64;
             actor.counts.expired += expired;
             actor.core.tallies().add(Tally::RpcExpired, expired);
+            let pending = &actor.pending;
+            actor.traced.retain(|id| pending.contains(id));
             actor.leases.expire(now);
             actor.meter();
             actor.arm_timer(ctx);
@@ -263,6 +281,7 @@ impl Handler<Request> for RegistryActor {
             phone,
             id,
             text,
+            trace,
             permit: _permit,
         } = request;
         // A frame of a connection that was replaced meanwhile has no effect any more.
@@ -278,26 +297,33 @@ impl Handler<Request> for RegistryActor {
             Err(NotRecorded::Duplicate) => {
                 self.counts.duplicate_requests += 1;
                 self.core.tallies().count(Tally::RpcDuplicate);
+                if let Some(trace) = trace {
+                    trace.ends(TraceOutcome::Duplicate);
+                }
                 return;
             }
             Err(NotRecorded::TakenByAnotherPhone) => {
                 let failure =
                     RpcFailure::invalid("another phone has a request with this id pending");
-                return self.refuse(phone, &id, failure);
+                return self.refuse(phone, &id, failure, trace);
             }
             Err(NotRecorded::TooMany) => {
                 let failure = RpcFailure::undelivered(RpcErrorCode::DesktopCongested);
-                return self.refuse(phone, &id, failure);
+                return self.refuse(phone, &id, failure, trace);
             }
         }
         let failure = match &mut self.desktop {
             Desktop::Attached(route) => {
-                if route.socket.request(text).is_ok() {
+                if route.socket.request(text, trace.clone()).is_ok() {
                     route.forwarded += 1;
                     self.counts.forwarded += 1;
                     self.core.tallies().count(Tally::RpcForwarded);
                     let (desktop, position) = (route.socket.connection, route.forwarded);
                     let now = Instant::now();
+                    if let Some(trace) = trace {
+                        trace.mark(Moment::Forwarded, now);
+                        self.traced.keep(&id, trace);
+                    }
                     self.pending
                         .record(id, phone, desktop, position, now, &self.core.limits());
                     self.meter();
@@ -308,7 +334,7 @@ impl Handler<Request> for RegistryActor {
             Desktop::Reconnecting => RpcErrorCode::DesktopReconnecting,
             Desktop::Offline => RpcErrorCode::DesktopOffline,
         };
-        self.refuse(phone, &id, RpcFailure::undelivered(failure));
+        self.refuse(phone, &id, RpcFailure::undelivered(failure), trace);
     }
 }
 
@@ -320,6 +346,8 @@ impl Handler<Response> for RegistryActor {
             connection,
             id,
             is_final,
+            is_error,
+            read_at,
             text,
             permit: _permit,
         } = response;
@@ -329,11 +357,20 @@ impl Handler<Response> for RegistryActor {
             .answer(&id, connection, is_final, now, &self.core.limits());
         match answered {
             Answered::By { phone, forwarded } => {
+                let mut trace = None;
                 if is_final {
+                    trace = self.traced.take(&id);
                     let took = now.saturating_duration_since(forwarded);
                     self.core.metrics.rpc_duration.record(took);
                 }
-                if self.answer(phone, text) {
+                if let Some(trace) = &trace {
+                    trace.mark(Moment::Answered, read_at);
+                    trace.ends(match is_error {
+                        true => TraceOutcome::DesktopError,
+                        false => TraceOutcome::Answered,
+                    });
+                }
+                if self.answer(phone, text, trace) {
                     self.counts.answered += 1;
                     self.core.tallies().count(Tally::RpcDelivered);
                 }

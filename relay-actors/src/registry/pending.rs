@@ -166,6 +166,11 @@ impl PendingRequests {
         self.records.values().map(|record| record.deadline).min()
     }
 
+    /// Whether a request with this id is pending.
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.records.contains_key(id)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

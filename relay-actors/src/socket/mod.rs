@@ -439,13 +439,18 @@ impl Handler<Deliver> for SocketActor {
     type Result = ();
 
     fn handle(&mut self, deliver: Deliver, _: &mut Self::Context) {
-        let Deliver { text, permit, kind } = deliver;
+        let Deliver {
+            text,
+            permit,
+            kind,
+            trace,
+        } = deliver;
         match (kind, &mut self.stage) {
-            (FrameKind::Request, _) => self.link.send_request(text, permit),
+            (FrameKind::Request, _) => self.link.send_request(text, permit, trace),
             (FrameKind::Status(route), Stage::Checking(checking)) if route == checking.sequence => {
                 checking.statuses.push((text, permit));
             }
-            (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit),
+            (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit, trace),
         }
     }
 }

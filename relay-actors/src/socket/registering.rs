@@ -119,7 +119,7 @@ impl SocketActor {
             return;
         };
         for (text, permit) in checking.statuses {
-            self.link.send(text, permit);
+            self.link.send(text, permit, None);
         }
         for frame in checking.waiting.into_frames() {
             self.on_text(frame, now, ctx);

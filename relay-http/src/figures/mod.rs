@@ -16,7 +16,7 @@ use relay_actors::Relay;
 use relay_actors::metrics::{Metric, MetricKind, Metrics};
 
 use crate::device_api::endpoint::Endpoint;
-pub(crate) use calls::measured;
+pub(crate) use calls::CallObserver;
 
 /// Where the page is.
 pub const METRICS: &str = "/metrics";

@@ -27,6 +27,7 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use crate::traces::Traces;
 use placement::Placement;
 pub use placement::{Detached, Movable};
 
@@ -56,6 +57,7 @@ pub struct UpgradeDoor<S> {
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
     metrics: Arc<Metrics>,
+    traces: Option<Traces>,
     start: S,
 }
 
@@ -71,6 +73,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             proxies: Arc::default(),
             placement: Arc::new(Placement::new(1)),
             metrics: Arc::default(),
+            traces: None,
             start,
         }
     }
@@ -99,6 +102,12 @@ impl<S: StartConnection> UpgradeDoor<S> {
         Self { metrics, ..self }
     }
 
+    /// The same door; HTTP calls beside it are traced by `traces` (OP-7).
+    #[must_use]
+    pub fn with_traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
+    }
+
     /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
     #[must_use]
     pub(crate) fn with_workers(self, workers: usize) -> Self {
@@ -121,6 +130,11 @@ impl<S: StartConnection> UpgradeDoor<S> {
     /// Where it counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Who keeps the traces of HTTP calls.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 
     /// From which pages browsers may come.

@@ -10,6 +10,7 @@ mod connect_limit;
 mod description;
 mod error_codes;
 mod events;
+mod figures;
 mod file_limit;
 mod foreign_devices;
 mod framing;
