@@ -314,12 +314,12 @@ impl Handler<Request> for RegistryActor {
         }
         let failure = match &mut self.desktop {
             Desktop::Attached(route) => {
+                let now = Instant::now();
                 if route.socket.request(text, trace.clone()).is_ok() {
                     route.forwarded += 1;
                     self.counts.forwarded += 1;
                     self.core.tallies().count(Tally::RpcForwarded);
                     let (desktop, position) = (route.socket.connection, route.forwarded);
-                    let now = Instant::now();
                     if let Some(trace) = trace {
                         trace.mark(Moment::Forwarded, now);
                         self.traced.keep(&id, trace);

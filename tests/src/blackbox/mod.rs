@@ -37,6 +37,7 @@ mod rpc;
 mod socket;
 mod timeline;
 mod token;
+mod trace_collector;
 
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ pub use rpc::{failure, pending, rpc_request, rpc_response};
 pub use socket::Socket;
 pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
+pub use trace_collector::{TraceCollector, hex};
 
 /// How long a test waits for what must happen. Long, because it is only used up by a failure.
 pub const DEADLINE: Duration = Duration::from_secs(20);

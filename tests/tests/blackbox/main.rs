@@ -44,5 +44,6 @@ mod silent_sockets;
 mod sqlite;
 mod targets;
 mod timelines;
+mod traces;
 mod upgrade;
 mod verbatim;
