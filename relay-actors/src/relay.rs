@@ -24,7 +24,7 @@ use crate::directory::{
     ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
 };
 use crate::environment::Environment;
-use crate::metrics::{Metrics, Tallies};
+use crate::metrics::{Metrics, Tallies, Tally};
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -132,6 +132,12 @@ pub struct RelayState {
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
     pub unfinished_bytes: u64,
+    /// Requests without a final answer, of all pairs.
+    pub pending_requests: u64,
+    /// Leases of phones, of all pairs.
+    pub leases: u64,
+    /// Messages of all sockets on their way to, or in, registries and the directory.
+    pub under_way: u64,
 }
 
 impl Relay {
@@ -366,6 +372,9 @@ impl Relay {
             store: self.store().send(ReadStoreState).await?,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
+            pending_requests: self.core().tallies().read(Tally::RpcPending),
+            leases: self.core().tallies().read(Tally::TimelineLeases),
+            under_way: self.core().tallies().read(Tally::UnderWay),
         })
     }
 

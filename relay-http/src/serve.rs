@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
-use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
+use crate::configuration::{
+    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource,
+};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
@@ -241,7 +243,8 @@ fn traces(
     environment: &Arc<dyn Environment>,
 ) -> Result<Option<Traces>, TracesError> {
     let endpoint = configuration.settings.otlp_endpoint.as_ref();
-    let start = |endpoint| {
+    let start = |endpoint: &OtlpEndpoint| {
+        tracing::info!(%endpoint, "traces are sent to a collector");
         let metrics = Arc::clone(figures.metrics());
         Traces::start(endpoint, metrics, Arc::clone(environment))
     };

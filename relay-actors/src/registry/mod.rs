@@ -221,7 +221,7 @@ impl RegistryActor {
         self.timer = Some((due, handle));
     }
 
-    /// Tells the directory that the pair could end. The directory decides: it may have attached
+    /// Brings the figures up to date and, if nothing is left, tells the directory that the pair could end. The directory decides: it may have attached
     /// somebody meanwhile, whose message is then on its way here.
     fn report_if_idle(&mut self) {
         self.meter();

@@ -320,6 +320,9 @@ impl Handler<Offer> for SocketActor {
         };
         timeline.end_if_over(now);
         if !timeline.holds(offer.lease) || self.link.is_closing() {
+            let tallies = self.link.room().tallies();
+            tallies.count(Tally::TimelineAccepted);
+            tallies.count(Tally::TimelineExpired);
             return;
         }
         let Snapshot { key, version, .. } = &offer.snapshot.snapshot;

@@ -7,21 +7,21 @@ use super::OpenTrace;
 
 /// The traces of pending requests, by request id.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::box_collection,
-    reason = "most pairs have no table, and there are many pairs"
-)]
-pub(crate) struct TracedRequests(Option<Box<HashMap<Box<str>, Arc<OpenTrace>>>>);
+pub(crate) struct TracedRequests(Option<Box<Table>>);
+
+#[derive(Debug, Default)]
+struct Table(HashMap<Box<str>, Arc<OpenTrace>>);
 
 impl TracedRequests {
     /// Keeps the trace of a request until it is taken.
     pub(crate) fn keep(&mut self, id: &str, trace: Arc<OpenTrace>) {
-        self.0.get_or_insert_default().insert(id.into(), trace);
+        let Table(traces) = &mut **self.0.get_or_insert_default();
+        traces.insert(id.into(), trace);
     }
 
     /// Takes the trace of a request that ends, if it has one.
     pub(crate) fn take(&mut self, id: &str) -> Option<Arc<OpenTrace>> {
-        let traces = self.0.as_mut()?;
+        let Table(traces) = self.0.as_deref_mut()?;
         let trace = traces.remove(id);
         if traces.is_empty() {
             self.0 = None;
@@ -31,7 +31,7 @@ impl TracedRequests {
 
     /// Lets go of those whose request is not pending any more.
     pub(crate) fn retain(&mut self, is_pending: impl Fn(&str) -> bool) {
-        if let Some(traces) = &mut self.0 {
+        if let Some(Table(traces)) = self.0.as_deref_mut() {
             traces.retain(|id, _| is_pending(id));
             if traces.is_empty() {
                 self.0 = None;

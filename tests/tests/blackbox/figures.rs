@@ -224,8 +224,6 @@ async fn timelines_are_counted() {
     phone.next_snapshot().await;
     desktop.send_text(&publish(1, &proof)).await;
     desktop.send_text(&publish(2, &Value::Null)).await;
-    phone.send(&interest("s", false)).await;
-    relay.figure_becomes("relay_timeline_leases", 0.0).await;
     let outcome = |word| format!("relay_timeline_frames_total{{outcome=\"{word}\"}}");
     for word in ["accepted", "sent", "stale", "unauthorized"] {
         relay.figure_becomes(&outcome(word), 1.0).await;
@@ -233,6 +231,8 @@ async fn timelines_are_counted() {
     relay
         .figure_becomes("relay_frames_sent_total{type=\"timeline\"}", 1.0)
         .await;
+    phone.send(&interest("s", false)).await;
+    relay.figure_becomes("relay_timeline_leases", 0.0).await;
 }
 
 /// OP-6: nothing on the page tells who the accounts, devices and connections are.
