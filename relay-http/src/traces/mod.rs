@@ -125,3 +125,82 @@ impl TraceSink for Traces {
         self.put(Finished::Request(request));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use relay_actors::traces::TraceOutcome;
+
+    use super::*;
+    use crate::system_environment::SystemEnvironment;
+
+    /// OP-7: a full queue makes nobody wait; what it cannot take is counted, span by span.
+    #[tokio::test]
+    async fn what_the_queue_cannot_take_is_counted() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let (queue, mut work) = mpsc::channel(1);
+        let traces = Traces {
+            queue,
+            metrics: Arc::new(Metrics::new(Arc::new(recorder))),
+            environment: Arc::new(SystemEnvironment),
+        };
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let parent = TraceParent::read(parent).unwrap();
+        let moment = Some(Duration::from_millis(1));
+        let request = TracedRequest {
+            parent,
+            method: "m".into(),
+            began: Timestamp::from_unix_micros(0),
+            forwarded: moment,
+            written: moment,
+            answered: None,
+            delivered: None,
+            ended: Duration::from_millis(1),
+            outcome: TraceOutcome::Lost,
+        };
+        let dropped = |number: usize| {
+            let line =
+                format!("relay_trace_spans_dropped_total{{reason=\"queue_full\"}} {number}\n");
+            assert!(page.render().contains(&line), "{}", page.render());
+        };
+        traces.finished(request.clone());
+        dropped(0);
+        traces.finished(request.clone());
+        dropped(3);
+        assert!(work.recv().await.is_some());
+        drop(work);
+        traces.finished(request);
+        dropped(6);
+    }
+
+    /// OP-7, RPC-10: the caller's flag decides, and of two headers neither counts.
+    #[test]
+    fn calls_are_traced_when_their_callers_ask() {
+        use actix_web::http::header::{HeaderName, HeaderValue};
+        let (queue, _work) = mpsc::channel(1);
+        let traces = Traces {
+            queue,
+            metrics: Arc::default(),
+            environment: Arc::new(SystemEnvironment),
+        };
+        let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        for (values, traced) in [
+            (&[sampled][..], true),
+            (&[unsampled], false),
+            (&["00-4bf9"], false),
+            (&[sampled, sampled], false),
+            (&[], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                let name = HeaderName::from_static("traceparent");
+                headers.append(name, HeaderValue::from_static(value));
+            }
+            assert_eq!(traces.begin_call(&headers).is_some(), traced, "{values:?}");
+        }
+    }
+}

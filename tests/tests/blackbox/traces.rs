@@ -3,9 +3,9 @@
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode as SpanStatus;
 use relay_tests::blackbox::{Account, Relay, Socket, TraceCollector, hex};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -108,7 +108,7 @@ async fn a_failed_request_is_traced_with_its_error() {
         .expect("the request's span");
     assert_eq!(attribute(root, "relay.outcome"), Some("failed"));
     let status = root.status.as_ref().expect("a status");
-    assert_eq!(status.code, StatusCode::Error as i32);
+    assert_eq!(status.code, SpanStatus::Error as i32);
     assert_eq!(status.message, "Desktop is reconnecting");
 
     let other = TRACE.replace('4', "5");
@@ -211,4 +211,39 @@ async fn the_last_traces_are_sent_at_the_end() {
     desktop.expect_close(1012).await;
     assert!(relay.exit_status().await.success());
     assert_eq!(collector.spans_of(TRACE, 5).await.len(), 5);
+}
+
+/// OP-7: spans that a collector refuses are counted as lost, and those that it takes later as sent.
+#[tokio::test]
+async fn what_a_collector_refuses_is_counted() {
+    let collector = TraceCollector::answering(StatusCode::SERVICE_UNAVAILABLE).await;
+    let relay = Relay::start_with(&[("telemetry.otlp_endpoint", &collector.endpoint())]).await;
+    let traceparent = parent(TRACE, "01");
+    let headers = [("traceparent", traceparent.as_str())];
+    relay.call(Method::GET, "/healthz", &headers, None).await;
+    let lost = "relay_trace_spans_dropped_total{reason=\"export_failed\"}";
+    relay.figure_becomes(lost, 1.0).await;
+    let page = relay.figures().await;
+    assert_eq!(page.of("relay_trace_spans_exported_total"), 0.0);
+}
+
+/// OP-7: a collector that takes connections and says nothing does not hold the end of the process.
+#[tokio::test]
+async fn a_silent_collector_does_not_hold_the_end() {
+    // Its kernel takes the connections, and nobody takes them from there.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
+    let endpoint = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let mut relay = Relay::start_with(&[("telemetry.otlp_endpoint", &endpoint)]).await;
+    let traceparent = parent(TRACE, "01");
+    let headers = [("traceparent", traceparent.as_str())];
+    relay.call(Method::GET, "/healthz", &headers, None).await;
+    relay.signal("TERM").await;
+    assert!(relay.exit_status().await.success());
+    let lines = relay.evidence().lines();
+    let told = lines
+        .iter()
+        .any(|line| line.contains("did not take the last traces"));
+    assert!(told, "{lines:#?}");
 }
