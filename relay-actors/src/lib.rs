@@ -10,6 +10,7 @@ pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
 mod mailbox;
+pub mod metrics;
 mod presence;
 mod push_tokens;
 mod registry;
@@ -17,11 +18,12 @@ mod relay;
 mod sessions;
 pub mod socket;
 mod store;
+pub mod traces;
 
 pub use directory::{DirectoryState, LiveDevice};
 pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
 pub use registry::{PairCounts, PairState};
-pub use relay::{ConnectionOrigin, Relay, RelayState};
+pub use relay::{ConnectionOrigin, Relay, RelayState, Telemetry};
 pub use store::StoreState;

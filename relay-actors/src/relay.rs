@@ -29,6 +29,7 @@ use crate::drain::{
 };
 use crate::environment::Environment;
 use crate::mailbox::post;
+use crate::metrics::{Metrics, Tallies, Tally};
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -40,6 +41,7 @@ use crate::socket::{SocketActor, SocketState};
 use crate::store::{
     CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, StoreActor, StoreState,
 };
+use crate::traces::TraceSink;
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -59,8 +61,17 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
-/// What every actor of a relay shares; nothing in it changes but a counter, the limits and the
-/// drain's phase.
+/// Where a relay tells what it does; by default nowhere.
+#[derive(Default)]
+pub struct Telemetry {
+    /// Its figures (OP-6).
+    pub metrics: Arc<Metrics>,
+    /// Who keeps the traces of its requests (OP-7).
+    pub traces: Option<Arc<dyn TraceSink>>,
+}
+
+/// What every actor of a relay shares; nothing in it changes but counters, the limits and the drain's
+/// phase.
 pub(crate) struct Core {
     /// Replaced as a whole, read without a lock; see [`Core::limits`].
     limits: ArcSwap<Limits>,
@@ -70,6 +81,9 @@ pub(crate) struct Core {
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Who keeps traces; without it none are made.
+    pub(crate) traces: Option<Arc<dyn TraceSink>>,
     pub(crate) timeline_numbers: Arc<TimelineNumbers>,
     /// How far the drain has come; DrainActor moves it.
     pub(crate) drain: DrainSignal,
@@ -80,6 +94,11 @@ impl Core {
     /// The limits in force; not to be held across an await.
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.limits.load()
+    }
+
+    /// What is counted with every frame.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.metrics.tallies
     }
 
     /// The rank of a registration that was just read.
@@ -121,6 +140,12 @@ pub struct RelayState {
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
     pub unfinished_bytes: u64,
+    /// Requests without a final answer, of all pairs.
+    pub pending_requests: u64,
+    /// Leases of phones, of all pairs.
+    pub leases: u64,
+    /// Messages of all sockets on their way to, or in, registries and the directory.
+    pub under_way: u64,
 }
 
 impl Relay {
@@ -132,11 +157,25 @@ impl Relay {
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
     ) -> Self {
+        Self::start_observed(limits, environment, store, tokens, Telemetry::default())
+    }
+
+    /// The same, with figures that somebody reads and traces that somebody keeps.
+    pub fn start_observed(
+        limits: Arc<Limits>,
+        environment: Arc<dyn Environment>,
+        store: Arc<dyn DeviceStore>,
+        tokens: Arc<dyn TokenVerifier>,
+        telemetry: Telemetry,
+    ) -> Self {
+        let Telemetry { metrics, traces } = telemetry;
         let core = Arc::new(Core {
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
             started_at: environment.now(),
             started: Instant::now(),
-            ceilings: Ceilings::new(&limits),
+            ceilings: Ceilings::counting(&limits, Arc::clone(&metrics.tallies)),
+            metrics,
+            traces,
             timeline_numbers: Arc::default(),
             drain: DrainSignal::default(),
             limits: ArcSwap::new(limits),
@@ -357,6 +396,9 @@ impl Relay {
             store: self.store().send(ReadStoreState).await?,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
+            pending_requests: self.core().tallies().read(Tally::RpcPending),
+            leases: self.core().tallies().read(Tally::TimelineLeases),
+            under_way: self.core().tallies().read(Tally::UnderWay),
         })
     }
 

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use actix_rt::System;
-use relay_actors::Relay;
+use actix_web::web;
 use relay_actors::environment::Environment;
+use relay_actors::traces::TraceSink;
+use relay_actors::{Relay, Telemetry};
 use relay_model::limits::{Limits, MAX_WORKERS};
 use relay_model::store::{DieselStore, OpenError, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,12 +18,16 @@ use tokio::time::Instant;
 
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
-use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
+use crate::configuration::{
+    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource,
+};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
+use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
+use crate::traces::{Traces, TracesError};
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
 /// Signals that follow the first within this time are the same wish: some supervisors, `timeout`
@@ -77,6 +83,9 @@ pub enum ServeError {
     /// The server did not start, or ended by itself.
     #[error("the server failed: {0}")]
     Server(io::Error),
+    /// Traces cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The operating system takes no signal handlers.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
@@ -95,7 +104,8 @@ impl ServeError {
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
             }
-            Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
+            Self::Traces(TracesError::Exporter(_)) => ExitStatus::Usage,
+            Self::Server(_) | Self::Signals(_) | Self::Traces(_) => ExitStatus::Internal,
         }
     }
 }
@@ -146,12 +156,21 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     )
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
     let limits: Arc<Limits> = Arc::new(limits.clone());
-    let relay = Relay::start(
+    let figures = Figures::new();
+    let traces = traces(configuration, &figures, &environment)?;
+    let relay = Relay::start_observed(
         Arc::clone(&limits),
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
+        Telemetry {
+            metrics: Arc::clone(figures.metrics()),
+            traces: traces
+                .clone()
+                .map(|traces| Arc::new(traces) as Arc<dyn TraceSink>),
+        },
     );
+    actix_rt::spawn(figures.clone().keep_up());
     let authenticator =
         Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
 
@@ -166,10 +185,16 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     })
     .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
-    .with_proxies(configuration.settings.proxies.clone());
+    .with_proxies(configuration.settings.proxies.clone())
+    .with_metrics(Arc::clone(figures.metrics()))
+    .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
-    let server = server::start(listener, workers, door, move |config| api.routes(config))
-        .map_err(ServeError::Server)?;
+    let measured = relay.clone();
+    let routes = move |config: &mut web::ServiceConfig| {
+        api.routes(config);
+        config.service(metrics_endpoint(figures, measured));
+    };
+    let server = server::start(listener, workers, door, routes).map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
     actix_rt::spawn(logging::report_held_back_lines());
@@ -200,6 +225,9 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     if !hurried {
         handle.pause().await;
         handle.stop(true).await;
+        if let Some(traces) = traces {
+            traces.flush().await;
+        }
     }
     tracing::info!("stopped");
     Ok(())
@@ -229,6 +257,21 @@ async fn drained(relay: &Relay, ends: &mut EndSignals) -> bool {
             _ => return true,
         }
     }
+}
+
+/// Who keeps the traces of requests, if somebody is to.
+fn traces(
+    configuration: &Configuration,
+    figures: &Figures,
+    environment: &Arc<dyn Environment>,
+) -> Result<Option<Traces>, TracesError> {
+    let endpoint = configuration.settings.otlp_endpoint.as_ref();
+    let start = |endpoint: &OtlpEndpoint| {
+        tracing::info!(%endpoint, "traces are sent to a collector");
+        let metrics = Arc::clone(figures.metrics());
+        Traces::start(endpoint, metrics, Arc::clone(environment))
+    };
+    endpoint.map(start).transpose()
 }
 
 /// Why a server that nobody stopped has ended.

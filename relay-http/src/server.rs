@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::entrance::Entrance;
+use crate::figures::CallObserver;
 use crate::refusal::Refusal;
 use crate::upgrade::{self, DEVICE_LINK, Movable, StartConnection, UpgradeDoor};
 
@@ -61,7 +62,11 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
-    let entrance = Entrance::new(door.limits(), Arc::clone(door.proxies()));
+    let entrance = Entrance::new(
+        door.limits(),
+        Arc::clone(door.proxies()),
+        Arc::clone(door.metrics()),
+    );
     let door = door.with_workers(workers);
     // Called by each worker on its own thread.
     let factory = move || {
@@ -96,9 +101,17 @@ pub fn service<T: Movable, S: StartConnection>(
         ..
     } = *door.limits();
     let origins = Arc::clone(door.origins());
+    let observer = CallObserver {
+        metrics: Arc::clone(door.metrics()),
+        traces: door.traces().cloned(),
+    };
     let app = App::new()
         .wrap(from_fn(move |request, next| {
             known_origins_only(Arc::clone(&origins), request, next)
+        }))
+        // The outermost, so that refusals of the others are counted too.
+        .wrap(from_fn(move |request, next| {
+            observer.clone().observe(request, next)
         }))
         .configure(routes)
         .service(

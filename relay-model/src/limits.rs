@@ -15,6 +15,18 @@ pub const NAME_CHARACTERS: usize = 255;
 /// Room that the relay's own fields may need when it rewrites a request, in bytes: a request whose
 /// rewritten form leaves less than this below the message limit is refused as too large.
 pub const ENVELOPE_HEADROOM: usize = KIB;
+/// How much of a request's method its trace names, in bytes (OP-7).
+pub const TRACED_METHOD_BYTES: usize = 128;
+/// Finished traces that wait for the collector; over it they are dropped and counted (OP-7).
+pub const TRACE_QUEUE: usize = 4_096;
+/// Traces that are sent to the collector at once (OP-7).
+pub const TRACE_BATCH: usize = 256;
+/// How long a trace waits for others to be sent with (OP-7).
+pub const TRACE_BATCH_WAIT: Duration = millis(500);
+/// How long the collector may take to accept a batch (OP-7).
+pub const TRACE_EXPORT_TIMEOUT: Duration = secs(5);
+/// How long a stopping process waits for the collector to take what is left (OP-7).
+pub const TRACE_FLUSH_TIMEOUT: Duration = secs(2);
 /// Connections that the kernel keeps waiting until the relay accepts them.
 pub const LISTEN_BACKLOG: i32 = 4_096;
 /// Connections that one worker thread of the door holds at most; it accepts no further ones then.

@@ -156,6 +156,8 @@ pub struct DirectoryState {
     pub devices: usize,
     /// Devices with a route.
     pub routes: usize,
+    /// Desktops among them.
+    pub desktop_routes: usize,
     /// Pairs with a registry.
     pub pairs: usize,
     /// Devices that were hidden, shown, forgotten or signed out a short time ago (REG-11).

@@ -33,6 +33,7 @@ pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::presence::{PresenceActor, StartGrace};
 use crate::registry::{DesktopGone, DesktopOffline, EndPair, PhoneGone};
 use crate::relay::Core;
@@ -171,11 +172,15 @@ impl DirectoryActor {
         let Some(account) = self.accounts.get(&account) else {
             return;
         };
+        let (tallies, mut routes) = (self.core.tallies(), 0);
         let congested: Vec<_> = account
             .others(sender)
+            .inspect(|_| routes += 1)
             .filter(|route| route.socket.event(event.clone()).is_err())
             .map(|route| route.socket.connection)
             .collect();
+        tallies.count(Tally::EventsPublished);
+        tallies.add(Tally::EventsRouted, routes - congested.len() as u64);
         for connection in congested {
             self.retire(connection, CloseReason::Congested);
         }
@@ -218,8 +223,8 @@ impl DirectoryActor {
         }));
     }
 
-    /// Stores a presence change. Once a drain closes the sockets nothing is stored: the rows of this
-    /// instance are released as one (DR-3).
+    /// Counts and stores a presence change. Once a drain closes the sockets nothing is stored: the rows
+    /// of this instance are released as one (DR-3).
     fn record(
         &self,
         (account, device): (AccountId, DeviceId),
@@ -227,6 +232,11 @@ impl DirectoryActor {
         status: DeviceStatus,
         reason: Option<OfflineReason>,
     ) {
+        self.core.tallies().count(match status {
+            DeviceStatus::Online => Tally::BecameOnline,
+            DeviceStatus::Reconnecting => Tally::BecameReconnecting,
+            DeviceStatus::Offline => Tally::BecameOffline,
+        });
         if !self.gate.is_closing() {
             let (instance, at) = (self.core.instance, self.core.environment.now());
             let write = PresenceWrite {
@@ -455,6 +465,10 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
             devices: devices().count(),
             routes: devices().filter(|device| device.route.is_some()).count(),
             removals: self.removals.len(),
+            desktop_routes: devices()
+                .filter(|device| device.route.is_some())
+                .filter(|device| device.device_type == DeviceType::Desktop)
+                .count(),
             pairs: self
                 .accounts
                 .values()

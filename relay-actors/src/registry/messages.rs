@@ -1,5 +1,7 @@
 //! What a pair's registry is told: routes by DirectoryActor, frames by sockets.
 
+use std::sync::Arc;
+
 use actix::Message;
 use relay_model::ids::{AuthorizationGeneration, ConnectionId, DeviceId};
 use relay_model::timeline::BaseSession;
@@ -9,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
+use crate::traces::OpenTrace;
 
 /// The desktop has a route; from DirectoryActor, one a registration. Answered with the states of its
 /// phones' leases, as frames for the desktop (REG-7).
@@ -88,6 +91,8 @@ pub(crate) struct Request {
     pub(crate) id: Box<str>,
     /// The frame for the desktop.
     pub(crate) text: OutgoingText,
+    /// Its trace, if it has one.
+    pub(crate) trace: Option<Arc<OpenTrace>>,
     /// Room of the phone's socket.
     pub(crate) permit: InboundPermit,
 }
@@ -102,6 +107,10 @@ pub(crate) struct Response {
     pub(crate) id: Box<str>,
     /// Whether it ends the request.
     pub(crate) is_final: bool,
+    /// Whether the desktop answers with an error.
+    pub(crate) is_error: bool,
+    /// When it was read.
+    pub(crate) read_at: Instant,
     /// The frame for the phone.
     pub(crate) text: OutgoingText,
     /// Room of the desktop's socket.

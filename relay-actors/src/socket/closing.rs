@@ -33,6 +33,9 @@ impl SocketActor {
         } else {
             self.link.close(code, now);
         }
+        if code == CloseCode::Retired {
+            self.core().metrics.retired(reason.as_str());
+        }
         self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
         self.detach(reason.as_str());
     }
@@ -47,7 +50,7 @@ impl SocketActor {
         self.detach(cause.as_str());
     }
 
-    /// One line a close: which side, and why (OP-5).
+    /// One line a close: which side, and why (OP-5). Counted here too, with the same words (OP-6).
     fn log_close(
         &self,
         side: &'static str,
@@ -55,6 +58,7 @@ impl SocketActor {
         code: Option<u16>,
         detail: Option<&dyn Display>,
     ) {
+        self.core().metrics.closed(code, side, reason);
         let registered = self.registered();
         let generation = registered.and_then(|registered| registered.generation);
         tracing::info!(

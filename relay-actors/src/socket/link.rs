@@ -21,6 +21,7 @@ use super::ceilings::{Ceilings, UnfinishedShare};
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::outbox::Outbox;
 use super::transport::Transport;
+use crate::traces::OpenTrace;
 
 /// How much is read at once. One block a thread, whatever the number of its sockets.
 const READ_BLOCK: usize = 128 * 1024;
@@ -193,13 +194,23 @@ impl Link {
     }
 
     /// Queues a text message whose room was taken by its sender.
-    pub fn send(&mut self, text: OutgoingText, permit: Permit) {
-        self.outbox.push(text, permit, false);
+    pub(crate) fn send(
+        &mut self,
+        text: OutgoingText,
+        permit: Permit,
+        trace: Option<Arc<OpenTrace>>,
+    ) {
+        self.outbox.push_traced(text, permit, false, trace);
     }
 
     /// Queues a forwarded request, which is counted when it leaves (RPC-5).
-    pub fn send_request(&mut self, text: OutgoingText, permit: Permit) {
-        self.outbox.push(text, permit, true);
+    pub(crate) fn send_request(
+        &mut self,
+        text: OutgoingText,
+        permit: Permit,
+        trace: Option<Arc<OpenTrace>>,
+    ) {
+        self.outbox.push_traced(text, permit, true, trace);
     }
 
     /// Queues a text message of its owner; false if its lane is full.

@@ -12,6 +12,7 @@ use super::lanes::{LaneLoad, Permit};
 use super::timeline::SharedSnapshot;
 use super::timeline_buffer::TimelineCounts;
 use crate::directory::RegistrationSequence;
+use crate::traces::OpenTrace;
 
 /// A frame for the peer; from RegistryActor and DirectoryActor by [`super::SocketHandle`]. Carries
 /// its permit, so the mailbox holds no more of them than the lanes have room for.
@@ -24,6 +25,8 @@ pub(crate) struct Deliver {
     pub(crate) permit: Permit,
     /// What it is, where that matters for its order or its count.
     pub(crate) kind: FrameKind,
+    /// The trace of the request that it is, or answers.
+    pub(crate) trace: Option<Arc<OpenTrace>>,
 }
 
 /// What a delivered frame is.

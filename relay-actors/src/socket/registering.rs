@@ -16,6 +16,7 @@ use super::messages::CloseReason;
 use super::registration::Claim;
 use super::stage::{Checking, Registered, Stage, Touches, WaitingFrames};
 use crate::directory::Attached;
+use crate::metrics::Registration;
 
 impl SocketActor {
     /// Begins a registration on a socket that has none under way.
@@ -93,13 +94,18 @@ impl SocketActor {
         let stage = std::mem::replace(&mut self.stage, Stage::Registered(Box::new(registered)));
         self.registration_deadline = None;
         self.link.set_max_message(self.relay.limits().max_message);
+        let resumed = session.token.is_none();
+        self.core().metrics.registered(match resumed {
+            true => Registration::Resumed,
+            false => Registration::Registered,
+        });
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
             %device,
             client_type = device_type.as_str(),
             generation = generation.map(|generation| generation.get()),
-            resumed = session.token.is_none(),
+            resumed,
             "registered"
         );
         self.end_interest();
@@ -116,7 +122,7 @@ impl SocketActor {
             return;
         };
         for (text, permit) in checking.statuses {
-            self.link.send(text, permit);
+            self.link.send(text, permit, None);
         }
         for frame in checking.waiting.into_frames() {
             self.on_text(frame, now, ctx);
@@ -135,8 +141,14 @@ impl SocketActor {
         self.link.hold(false);
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
-            NotAdmitted::Superseded => self.close(CloseReason::Replaced),
-            NotAdmitted::SignedOut => self.close(CloseReason::SignedOut),
+            NotAdmitted::Superseded => {
+                self.core().metrics.registered(Registration::Superseded);
+                self.close(CloseReason::Replaced);
+            }
+            NotAdmitted::SignedOut => {
+                self.core().metrics.registered(Registration::SignedOut);
+                self.close(CloseReason::SignedOut);
+            }
         }
         self.handle_waiting_events(ctx);
     }
@@ -146,6 +158,7 @@ impl SocketActor {
         if self.link.is_closing() {
             return;
         }
+        self.core().metrics.registered(Registration::Refused(code));
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,

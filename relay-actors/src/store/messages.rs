@@ -86,6 +86,18 @@ pub struct StoreState {
     pub heartbeats: usize,
 }
 
+/// Asks how many connections of the pool calls use, and how many not; from whoever shows figures.
+#[derive(Message)]
+#[rtype(result = "PoolState")]
+pub(crate) struct ReadPool;
+
+/// The connections to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::MessageResponse)]
+pub(crate) struct PoolState {
+    pub(crate) busy: usize,
+    pub(crate) idle: usize,
+}
+
 /// Stores a presence change, soon; from DirectoryActor. At most two a device wait.
 #[derive(Message)]
 #[rtype(result = "()")]

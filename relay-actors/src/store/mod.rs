@@ -53,7 +53,7 @@ pub(crate) struct StoreActor {
 
 impl StoreActor {
     pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
-        let gate = Gate::new(&core.limits());
+        let gate = Gate::new(&core.limits(), Arc::clone(&core.metrics));
         let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
         Self {
             core,
@@ -343,6 +343,14 @@ impl Handler<ReadStoreState> for StoreActor {
             presence: self.presence.len(),
             heartbeats: self.heartbeats.len(),
         }
+    }
+}
+
+impl Handler<ReadPool> for StoreActor {
+    type Result = PoolState;
+
+    fn handle(&mut self, _: ReadPool, _: &mut Self::Context) -> PoolState {
+        self.gate.pool()
     }
 }
 

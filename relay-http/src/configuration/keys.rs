@@ -7,6 +7,7 @@ use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitVal
 
 use super::Settings;
 use super::jwks_url::JwksUrlError;
+use super::otlp_endpoint::OtlpEndpointError;
 use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
@@ -255,6 +256,20 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| Some(settings.log_level.as_str().to_owned()),
+    },
+    SettingKey {
+        section: "telemetry",
+        name: "otlp_endpoint",
+        meaning: "OpenTelemetry collector that the traces of requests are sent to, as OTLP over HTTP (OP-7); without a path, /v1/traces is added. Not set: no traces.",
+        allowed: "an http or https URL without user and password",
+        // A refused one may hold a password.
+        secret: true,
+        set: |settings, text| {
+            let endpoint: Result<_, OtlpEndpointError> = text.parse();
+            settings.otlp_endpoint = Some(endpoint.map_err(|error| error.to_string())?);
+            Ok(())
+        },
+        show: |settings| settings.otlp_endpoint.as_ref().map(ToString::to_string),
     },
 ];
 

@@ -9,6 +9,7 @@ mod jwks_url;
 mod keys;
 mod layers;
 mod origin;
+mod otlp_endpoint;
 mod problem;
 mod reference;
 mod secret;
@@ -26,6 +27,7 @@ use relay_model::store::DatabaseUrl;
 pub use jwks_url::{JwksUrl, JwksUrlError};
 pub use keys::{Key, MIN_SECRET_BYTES};
 pub use origin::Origin;
+pub use otlp_endpoint::{OtlpEndpoint, OtlpEndpointError};
 pub use problem::{Assignment, ConfigurationError, Problem};
 pub use reference::{effective, reference};
 pub use secret::Secret;
@@ -71,6 +73,8 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// What is logged.
     pub log_level: LogLevel,
+    /// Where traces are sent.
+    pub otlp_endpoint: Option<OtlpEndpoint>,
     /// The numbers of the protocol.
     pub limits: Limits,
 }
@@ -93,6 +97,7 @@ impl Default for Settings {
             audience: None,
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
+            otlp_endpoint: None,
             limits: Limits::default(),
         }
     }

@@ -5,7 +5,7 @@ mod body;
 mod caller;
 mod change_device;
 mod devices;
-mod endpoint;
+pub(crate) mod endpoint;
 mod forget_device;
 mod health;
 mod keys;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use actix_codec::Framed;
 use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
+use relay_actors::metrics::Metrics;
 use relay_actors::socket::transport::Transport;
 use relay_actors::{ConnectionOrigin, DrainSignal};
 use relay_model::limits::Limits;
@@ -26,6 +27,7 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use crate::traces::Traces;
 use placement::Placement;
 pub use placement::{Detached, Movable};
 
@@ -55,6 +57,8 @@ pub struct UpgradeDoor<S> {
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
     drain: DrainSignal,
+    metrics: Arc<Metrics>,
+    traces: Option<Traces>,
     start: S,
 }
 
@@ -70,6 +74,8 @@ impl<S: StartConnection> UpgradeDoor<S> {
             proxies: Arc::default(),
             placement: Arc::new(Placement::new(1)),
             drain: DrainSignal::default(),
+            metrics: Arc::default(),
+            traces: None,
             start,
         }
     }
@@ -98,6 +104,18 @@ impl<S: StartConnection> UpgradeDoor<S> {
         Self { drain, ..self }
     }
 
+    /// The same door, which counts whom it refuses in `metrics` (OP-6).
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// The same door; HTTP calls beside it are traced by `traces` (OP-7).
+    #[must_use]
+    pub fn with_traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
+    }
+
     /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
     #[must_use]
     pub(crate) fn with_workers(self, workers: usize) -> Self {
@@ -115,6 +133,16 @@ impl<S: StartConnection> UpgradeDoor<S> {
     /// The proxies in front.
     pub fn proxies(&self) -> &Arc<Proxies> {
         &self.proxies
+    }
+
+    /// Where it counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Who keeps the traces of HTTP calls.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 
     /// From which pages browsers may come.
@@ -148,6 +176,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 }
             }
             Err(refusal) => {
+                self.count(&refusal);
                 tracing::info!(
                     target: STRANGERS,
                     peer = client.map(tracing::field::display),
@@ -159,6 +188,14 @@ impl<S: StartConnection> UpgradeDoor<S> {
             }
         }
         Ok(())
+    }
+
+    fn count(&self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::TooManyConnects { .. }) {
+            self.metrics.connection_refused("connect_limit");
+        }
+        let (status, error) = (refusal.status().as_u16(), refusal.error_type().code());
+        self.metrics.upgrade_refused(status, error);
     }
 
     /// Starts a connection on the thread of its account.

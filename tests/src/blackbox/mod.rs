@@ -25,6 +25,7 @@ mod database;
 mod database_proxy;
 mod description;
 mod evidence;
+mod figures;
 mod footprint;
 mod frame;
 mod identity_provider;
@@ -37,6 +38,7 @@ mod socket;
 mod switch;
 mod timeline;
 mod token;
+mod trace_collector;
 
 use std::time::Duration;
 
@@ -48,6 +50,7 @@ pub use database::{Database, Dump};
 pub use database_proxy::{DatabaseProxy, Network};
 pub use description::conforms;
 pub use evidence::Evidence;
+pub use figures::Figures;
 pub use footprint::OTHER_FILES;
 pub use frame::{Frame, is_time};
 pub use identity_provider::{Behaviour, IdentityProvider, SigningKey, key_set};
@@ -60,6 +63,7 @@ pub use socket::Socket;
 pub use switch::Switch;
 pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
+pub use trace_collector::{TraceCollector, hex};
 
 /// How long a test waits for what must happen. Long, because it is only used up by a failure.
 pub const DEADLINE: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use relay_actors::{ConnectionOrigin, Relay, RelayState};
+use relay_actors::{ConnectionOrigin, Relay, RelayState, Telemetry};
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::Limits;
@@ -75,14 +75,24 @@ impl Run {
 
     /// A relay on a store that another relay may use too.
     pub fn on_store(store: MemoryStore, change: impl FnOnce(&mut Limits)) -> Self {
+        Self::observed(store, change, Telemetry::default())
+    }
+
+    /// The same, with somebody who hears what the relay does.
+    pub fn observed(
+        store: MemoryStore,
+        change: impl FnOnce(&mut Limits),
+        telemetry: Telemetry,
+    ) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
         let environment = Arc::new(SimulatedEnvironment::new());
-        let relay = Relay::start(
+        let relay = Relay::start_observed(
             Arc::new(limits),
             environment.clone(),
             Arc::new(store.clone()),
             Arc::new(SimulatedTokens(environment.clone())),
+            telemetry,
         );
         Self {
             relay,

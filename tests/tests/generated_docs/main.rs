@@ -5,5 +5,6 @@
 mod code_tables;
 mod examples;
 mod links;
+mod metric_table;
 mod pages;
 mod rules;
