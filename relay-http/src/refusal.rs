@@ -17,6 +17,7 @@ use relay_model::wire::codes::ErrorCode;
 use serde::Serialize;
 use utoipa::{ToResponse, ToSchema};
 
+use crate::admin_api::OperatorError;
 use crate::allowed_origins::OriginError;
 use crate::authentication::{AuthenticationError, CredentialsError};
 use crate::connect_limit::TooOften;
@@ -31,6 +32,9 @@ pub enum Refusal {
     /// TR-2, HTTP-4: no valid credentials.
     #[error(transparent)]
     Unauthorized(#[from] CredentialsError),
+    /// Section 11: not the operator.
+    #[error(transparent)]
+    NotTheOperator(#[from] OperatorError),
     /// HTTP-4: the token cannot be judged, because the identity provider's keys were never read.
     #[error("the relay could not read its identity provider's keys yet; try again later")]
     KeysUnavailable,
@@ -213,7 +217,7 @@ impl Refusal {
     /// Its HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => StatusCode::UNAUTHORIZED,
             Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
@@ -244,7 +248,7 @@ impl Refusal {
     /// The stable code that clients branch on.
     pub const fn error_type(&self) -> ErrorType {
         match self {
-            Self::Unauthorized(_) => ErrorType::AuthRequired,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => ErrorType::AuthRequired,
             Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
             Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
@@ -281,7 +285,7 @@ impl Refusal {
     /// Header lines beside those of its body. `Connection` is left to whoever writes the answer.
     pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         match self {
-            Self::Unauthorized(_) => {
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => {
                 vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
             }
             // Method names are ASCII, so the value is always one of a header.

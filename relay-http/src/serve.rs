@@ -1,19 +1,23 @@
 //! One run of the relay, from its configuration to its exit.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use actix_rt::System;
+use actix_web::web;
 use relay_actors::Relay;
 use relay_actors::environment::Environment;
 use relay_model::limits::{Limits, MAX_WORKERS};
 use relay_model::store::{DieselStore, OpenError, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
+use crate::admin_api::AdminApi;
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
 use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
@@ -42,10 +46,12 @@ pub enum ServeError {
     PublicKeys(#[from] PublicKeysError),
     /// The port cannot be listened on.
     #[error(
-        "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
+        "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
          set another address (allowed: an address of this machine and a port)"
     )]
     Listen {
+        /// The key that configures the address.
+        key: &'static str,
         /// The configured address.
         address: String,
         /// Where it was configured.
@@ -113,6 +119,7 @@ pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
 async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let Settings {
         listen,
+        admin_listen,
         workers,
         ref database,
         ref limits,
@@ -121,13 +128,10 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let mut ends = EndSignals::new().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
-    let listen_error = |source| ServeError::Listen {
-        address: listen.to_string(),
-        origin: configuration.origin("server.listen"),
-        source,
-    };
-    let listener = server::bind(listen).map_err(listen_error)?;
-    let address = listener.local_addr().map_err(listen_error)?;
+    let (listener, address) = bind(configuration, "server.listen", listen)?;
+    let admin_listener = admin_listen
+        .map(|admin| bind(configuration, "server.admin_listen", admin))
+        .transpose()?;
 
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
@@ -155,6 +159,22 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         authenticator: authenticator.clone(),
         environment,
     };
+    let admin_api = configuration.settings.admin_token.as_ref();
+    let admin_api = admin_api.map(|token| AdminApi::new(relay.clone(), token));
+    let (admin_address, admin_server) = match admin_listener {
+        Some((listener, address)) => {
+            let (health, operators) = (api.clone(), admin_api.clone());
+            let origins = Arc::new(configuration.settings.allowed_origins.clone());
+            let server = server::start_admin(listener, &limits, origins, move |config| {
+                health.health_routes(config);
+                operator_routes(operators.as_ref(), config);
+            })
+            .map_err(ServeError::Server)?;
+            (Some(address), Some(server))
+        }
+        None => (None, None),
+    };
+    let beside_devices = admin_server.is_none();
     let acceptor = relay.clone();
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
@@ -162,10 +182,17 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone());
     let workers = workers.unwrap_or_else(cores);
-    let server = server::start(listener, workers, door, move |config| api.routes(config))
-        .map_err(ServeError::Server)?;
+    let server = server::start(listener, workers, door, move |config| {
+        api.routes(config);
+        if beside_devices {
+            operator_routes(admin_api.as_ref(), config);
+        }
+    })
+    .map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
+    // It answers to the last: whoever follows the end of the process asks there. It ends with it.
+    let mut operators = admin_server.map(actix_rt::spawn);
     actix_rt::spawn(logging::report_held_back_lines());
 
     tracing::info!(
@@ -173,6 +200,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         instance = %relay.instance(),
         database = ?database,
         workers,
+        admin = admin_address.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
@@ -190,6 +218,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
             tracing::info!(signal = name, "stopping: closing every device socket with 1012");
         }
         ended = &mut running => return Err(ServeError::Server(server_end(ended))),
+        ended = ended(&mut operators) => return Err(ServeError::Server(server_end(ended))),
     }
     // The server kills the threads of its workers, and with them the sockets on them: no more come
     // in, and those that are there say their goodbyes first.
@@ -205,8 +234,44 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// Listens on the address that `key` configures; with port 0 the real one is found out.
+fn bind(
+    configuration: &Configuration,
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listen = || {
+        let listener = server::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().map_err(|source| ServeError::Listen {
+        key,
+        address: address.to_string(),
+        origin: configuration.origin(key),
+        source,
+    })
+}
+
+/// Adds what only operators use, to the App of the listener that is meant for it.
+fn operator_routes(admin_api: Option<&AdminApi>, config: &mut web::ServiceConfig) {
+    if let Some(api) = admin_api {
+        api.routes(config);
+    }
+}
+
+/// The end of a server, if there is one.
+async fn ended(
+    server: &mut Option<JoinHandle<io::Result<()>>>,
+) -> Result<io::Result<()>, JoinError> {
+    match server {
+        Some(server) => server.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Why a server that nobody stopped has ended.
-fn server_end(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Error {
+fn server_end(ended: Result<io::Result<()>, JoinError>) -> io::Error {
     match ended {
         Ok(Ok(())) => io::Error::other("it ended by itself"),
         Ok(Err(error)) => error,

@@ -1,5 +1,7 @@
 //! The device API as an app calls it.
 
+use std::net::SocketAddr;
+
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -83,7 +85,23 @@ impl Relay {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> HttpAnswer {
-        let url = format!("http://{}{path}", self.address());
+        self.call_at(self.address(), method, path, headers, body)
+            .await
+    }
+
+    /// Any call at one of the relay's addresses. Its answer is held against the published description.
+    ///
+    /// # Panics
+    /// When no answer comes, or one that is not described.
+    pub async fn call_at(
+        &self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> HttpAnswer {
+        let url = format!("http://{address}{path}");
         let mut request = self.client.request(method.clone(), url);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -1,5 +1,6 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
+mod admin_access;
 mod api_keys;
 mod busy_sender;
 mod change_device;
