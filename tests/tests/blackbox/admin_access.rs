@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use relay_tests::blackbox::{Account, HttpAnswer, OPERATOR_TOKEN, Relay, Site};
+use relay_tests::blackbox::{Account, HttpAnswer, OPERATOR_TOKEN, Relay, Site, fresh_id};
 use reqwest::Method;
 
 const PATHS: &[&str] = &["/admin/policy", "/admin/openapi.json"];
@@ -103,7 +103,8 @@ async fn operators_may_have_an_address_of_their_own() {
         get(&relay, devices, "/api/devices", &[&user]).await.status,
         200
     );
-    for path in ["/api/devices", "/ws/device-link", "/console"] {
+    let device = format!("/api/devices/{}", fresh_id());
+    for path in [&device, "/ws/device-link", "/console"] {
         get(&relay, operators, path, &[&user])
             .await
             .assert_problem(404, "notFound");
