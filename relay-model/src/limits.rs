@@ -49,6 +49,20 @@ pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
 pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
 
+/// The highest protocol floor: what a version sent as a string can still reach (REG-4, REG-9).
+pub const MAX_PROTOCOL_FLOOR: u32 = 999_999_999;
+
+/// Devices of which the relay remembers how they last left and were last refused, the ones that were
+/// heard of last (OP-9), of about 200 bytes each.
+pub const REMEMBERED_DEVICES: usize = 65_536;
+/// Devices of one account among them: whoever makes up device ids costs others nothing.
+pub const REMEMBERED_DEVICES_PER_ACCOUNT: usize = 128;
+/// Presence changes of a device that an operator is shown (OP-9).
+pub const SHOWN_PRESENCE_CHANGES: usize = 20;
+/// How long an operator's question may take that the actors answer: one that hangs is told, not
+/// waited for (OP-9).
+pub const OPERATOR_ANSWER_TIMEOUT: Duration = secs(2);
+
 /// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
 pub const MIN_RSA_KEY_BITS: usize = 2_048;
 /// The longest RSA key that may sign user tokens, in bits: checking a signature of a longer one costs

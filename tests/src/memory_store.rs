@@ -10,8 +10,8 @@ use std::time::Duration;
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration, PresenceEntry,
+    PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -51,6 +51,10 @@ pub struct CallCounts {
     pub api_key_reads: u64,
     /// Calls of `ended_api_keys`.
     pub ended_api_keys: u64,
+    /// Calls of `known_devices` and `presence_history`.
+    pub operator_reads: u64,
+    /// Calls of `set_protocol_floor`.
+    pub set_protocol_floor: u64,
     /// Calls of `protocol_floor`.
     pub protocol_floor: u64,
     /// Calls of `check`.
@@ -236,6 +240,25 @@ impl DeviceStore for MemoryStore {
         )
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.list_known(asker, account),
+        )
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.last_changes(account, &devices, limit),
+        )
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -348,6 +371,13 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.protocol_floor += 1,
             |tables| tables.protocol_floor,
+        )
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.set_protocol_floor += 1,
+            move |tables| tables.protocol_floor = floor,
         )
     }
 

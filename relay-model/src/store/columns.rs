@@ -124,6 +124,9 @@ struct UnknownWord {
 macro_rules! words {
     ($enum:ident, $of:literal: $($variant:ident = $word:literal),+) => {
         impl $enum {
+            /// Every one of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
             /// Its spelling in the database and on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self {

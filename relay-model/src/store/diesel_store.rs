@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use super::pool::{OpenError, Pool};
 use super::{
     ApiKeyRow, Asker, ChangedDevice, DatabaseUrl, DesktopRegistration, DeviceChange, DeviceFilter,
-    DeviceRow, DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey, api_keys,
-    changes, devices, instances, migrations, presence, presence_history, registration,
-    registration_facts,
+    DeviceRow, DeviceStore, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
+    PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
+    StoredApiKey, api_keys, changes, devices, instances, migrations, policy, presence,
+    presence_history, registration, registration_facts,
 };
 use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
@@ -153,6 +153,19 @@ impl DeviceStore for DieselStore {
         self.read(move |pool| devices::list(pool, asker, account, filter))
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.read(move |pool| devices::list_known(pool, asker, account))
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.read(move |pool| presence_history::last(pool, account, &devices, limit))
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -230,11 +243,15 @@ impl DeviceStore for DieselStore {
     }
 
     fn protocol_floor(&self) -> StoreFuture<u32> {
-        self.read(registration_facts::protocol_floor)
+        self.read(policy::protocol_floor)
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.write(move |pool| policy::set_protocol_floor(pool, floor))
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.read(|pool| registration_facts::protocol_floor(pool).map(drop))
+        self.read(|pool| policy::protocol_floor(pool).map(drop))
     }
 }
 

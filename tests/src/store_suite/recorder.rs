@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use relay_model::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome, StoreFuture, StoredApiKey,
+    DeviceStore, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration, PresenceEntry,
+    PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreFuture, StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -63,6 +63,9 @@ recorded! {
         account: AccountId, device: DeviceId, registration: PhoneRegistration, now: Timestamp
     ) -> RegistrationOutcome;
     devices(asker: Asker, account: AccountId, filter: DeviceFilter) -> Vec<DeviceRow>;
+    known_devices(asker: Asker, account: AccountId) -> Vec<KnownDevice>;
+    presence_history(account: AccountId, devices: Vec<DeviceId>, limit: usize)
+        -> Vec<PresenceEntry>;
     change_device(account: AccountId, device: DeviceId, change: DeviceChange, now: Timestamp)
         -> Option<ChangedDevice>;
     write_presence(writes: Vec<PresenceWrite>) -> ();
@@ -77,5 +80,6 @@ recorded! {
     revoke_api_key(account: AccountId, id: ApiKeyId, now: Timestamp) -> bool;
     ended_api_keys(ids: Vec<ApiKeyId>, now: Timestamp) -> Vec<ApiKeyId>;
     protocol_floor() -> u32;
+    set_protocol_floor(floor: u32) -> ();
     check() -> ();
 }
