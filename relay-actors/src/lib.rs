@@ -9,6 +9,8 @@ pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
 mod mailbox;
+mod operators;
+mod outcomes;
 mod presence;
 mod registry;
 mod relay;
@@ -19,6 +21,8 @@ mod store;
 pub use directory::{DirectoryState, LiveDevice};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
-pub use registry::{PairCounts, PairState};
+pub use operators::{DeviceView, LeaseView, Overview, PairTotals, RouteView, Unanswered};
+pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
+pub use registry::{HeldLease, PairCounts, PairState};
 pub use relay::{ConnectionOrigin, Relay, RelayState};
 pub use store::StoreState;

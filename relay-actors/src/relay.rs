@@ -24,6 +24,7 @@ use crate::directory::{
     ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
 };
 use crate::environment::Environment;
+use crate::outcomes::OutcomesActor;
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -92,6 +93,7 @@ struct Inner {
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
     credentials: Addr<CredentialsActor>,
+    outcomes: Addr<OutcomesActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -134,6 +136,7 @@ impl Relay {
             environment,
             registrations: AtomicU64::new(0),
         });
+        let outcomes = OutcomesActor::new(Arc::clone(&core.environment)).start();
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
@@ -155,6 +158,7 @@ impl Relay {
             store,
             presence,
             credentials,
+            outcomes,
             tokens,
         }))
     }
@@ -181,6 +185,10 @@ impl Relay {
 
     pub(crate) fn credentials(&self) -> &Addr<CredentialsActor> {
         &self.0.credentials
+    }
+
+    pub(crate) fn outcomes(&self) -> &Addr<OutcomesActor> {
+        &self.0.outcomes
     }
 
     pub(crate) fn tokens(&self) -> &dyn TokenVerifier {
@@ -238,24 +246,29 @@ impl Relay {
         let live = self.live_devices(account).await;
         let live = live.map_err(|_| StoreError::Unavailable("the directory is gone".to_owned()))?;
         for device in devices {
-            match live.iter().find(|live| live.device == device.id) {
-                Some(live) => {
-                    device.status = live.status;
-                    device.offline_reason = live.reason;
-                }
-                None if self.is_expected_back(device) => {
-                    device.status = DeviceStatus::Reconnecting;
-                    device.offline_reason = None;
-                }
-                // Just hidden: that it is gone is on its way to the row (PR-4).
-                None if is_hidden(device) && device.status != DeviceStatus::Offline => {
-                    device.status = DeviceStatus::Offline;
-                    device.offline_reason = Some(OfflineReason::Hidden);
-                }
-                None => {}
-            }
+            self.show_presence(&live, device);
         }
         Ok(())
+    }
+
+    /// Puts the presence that holds now into a row; `live` is what the directory knows of its account.
+    pub(crate) fn show_presence(&self, live: &[LiveDevice], device: &mut DeviceRow) {
+        match live.iter().find(|live| live.device == device.id) {
+            Some(live) => {
+                device.status = live.status;
+                device.offline_reason = live.reason;
+            }
+            None if self.is_expected_back(device) => {
+                device.status = DeviceStatus::Reconnecting;
+                device.offline_reason = None;
+            }
+            // Just hidden: that it is gone is on its way to the row (PR-4).
+            None if is_hidden(device) && device.status != DeviceStatus::Offline => {
+                device.status = DeviceStatus::Offline;
+                device.offline_reason = Some(OfflineReason::Hidden);
+            }
+            None => {}
+        }
     }
 
     /// The account's devices that have a route or are within a grace, as this relay knows them,

@@ -11,6 +11,7 @@ use actix_http::header::{
     WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, ResponseError};
+use relay_actors::Unanswered;
 use relay_model::store::StoreError;
 use relay_model::websocket::handshake::{self, HandshakeError};
 use relay_model::wire::codes::ErrorCode;
@@ -95,6 +96,15 @@ pub enum Refusal {
     /// The account has no such device: unknown, foreign and forgotten alike.
     #[error("the account has no device with this id")]
     NoSuchDevice,
+    /// OP-9: neither the relay nor its database knows the account.
+    #[error(
+        "no device of this account is known; check the id (it is the `sub` of the account's tokens), and \
+         that its apps use this relay"
+    )]
+    NoSuchAccount,
+    /// OP-9: the relay hangs.
+    #[error(transparent)]
+    Silent(Unanswered),
     /// HTTP-4: the account has no such API key.
     #[error("the account has no API key with this id")]
     NoSuchKey,
@@ -178,6 +188,15 @@ impl From<StoreError> for Refusal {
     }
 }
 
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Store(error) => error.into(),
+            Unanswered::Silent(_) => Self::Silent(unanswered),
+        }
+    }
+}
+
 impl From<AuthenticationError> for Refusal {
     fn from(error: AuthenticationError) -> Self {
         match error {
@@ -218,7 +237,9 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) | Self::NotTheOperator(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoSuchDevice | Self::NoSuchAccount | Self::NoSuchKey => {
+                StatusCode::NOT_FOUND
+            }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -240,6 +261,7 @@ impl Refusal {
             }
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
             | Self::NotReady { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -249,7 +271,7 @@ impl Refusal {
     pub const fn error_type(&self) -> ErrorType {
         match self {
             Self::Unauthorized(_) | Self::NotTheOperator(_) => ErrorType::AuthRequired,
-            Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
+            Self::NotFound | Self::NoSuchAccount | Self::NoSuchKey => ErrorType::NotFound,
             Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
@@ -276,9 +298,10 @@ impl Refusal {
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
             Self::OriginNotAllowed(_) => ErrorType::OriginNotAllowed,
-            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
-                ErrorType::Frame(ErrorCode::RelayUnavailable)
-            }
+            Self::RelayUnavailable
+            | Self::KeysUnavailable
+            | Self::Silent(_)
+            | Self::NotReady { .. } => ErrorType::Frame(ErrorCode::RelayUnavailable),
         }
     }
 
@@ -306,6 +329,7 @@ impl Refusal {
             Self::TooManyConnects { retry_after } => vec![(RETRY_AFTER, (*retry_after).into())],
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
             | Self::NotReady { .. } => {
                 vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]

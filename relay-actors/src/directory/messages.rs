@@ -157,6 +157,10 @@ pub struct DirectoryState {
     pub devices: usize,
     /// Devices with a route.
     pub routes: usize,
+    /// Desktops among them.
+    pub desktops: usize,
+    /// Phones among them.
+    pub phones: usize,
     /// Pairs with a registry.
     pub pairs: usize,
     /// Desktops that were hidden or shown a short time ago.

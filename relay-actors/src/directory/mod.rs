@@ -5,6 +5,7 @@ mod account;
 mod attaching;
 mod hiding;
 mod messages;
+mod reading;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(crate) use hiding::DeviceChanged;
 use hiding::Hidings;
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
+pub(crate) use reading::{ListPairs, LiveAccount, LiveRoute, ReadAccount};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
@@ -428,13 +430,8 @@ impl Handler<ReadLiveDevices> for DirectoryActor {
             .accounts
             .get(&account)
             .map(|account| account.devices.as_slice());
-        let live = devices.unwrap_or_default().iter().map(|device| LiveDevice {
-            device: device.id,
-            status: device.status,
-            reason: None,
-            since: device.since,
-        });
-        MessageResult(live.collect())
+        let live = devices.unwrap_or_default().iter();
+        MessageResult(live.map(LiveDevice::from).collect())
     }
 }
 
@@ -459,11 +456,20 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
 
     fn handle(&mut self, _: ReadDirectoryState, _: &mut Self::Context) -> DirectoryState {
         let devices = || self.accounts.values().flat_map(|account| &account.devices);
+        let routes = |device_type| {
+            let routed = devices().filter(|device| device.route.is_some());
+            routed
+                .filter(|device| device.device_type == device_type)
+                .count()
+        };
+        let (desktops, phones) = (routes(DeviceType::Desktop), routes(DeviceType::Mobile));
         DirectoryState {
             sockets: self.sockets.len(),
             accounts: self.accounts.len(),
             devices: devices().count(),
-            routes: devices().filter(|device| device.route.is_some()).count(),
+            routes: desktops + phones,
+            desktops,
+            phones,
             hidings: self.hidings.len(),
             pairs: self
                 .accounts

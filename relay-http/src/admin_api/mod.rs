@@ -1,9 +1,12 @@
 //! The calls of whoever operates the relay (section 11, OP-9): what it holds, why a device is offline,
 //! and what it should do. They take the operator token, and are there only if one is configured.
 
+mod account;
+mod explanation;
 mod openapi;
 mod operator;
 mod policy;
+mod state;
 
 use actix_web::web;
 use relay_actors::Relay;
@@ -12,6 +15,7 @@ use crate::configuration::Secret;
 use crate::endpoint::Endpoint;
 use operator::OperatorToken;
 
+pub use explanation::{offline_reason, refusal};
 pub use openapi::description;
 pub use operator::OperatorError;
 
@@ -42,7 +46,11 @@ impl AdminApi {
 /// Every path that the API serves. A test holds it against the description.
 fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::at("/admin/policy").get(policy::read),
+        Endpoint::at("/admin/state").get(state::read),
+        Endpoint::at("/admin/accounts/{id}").get(account::read),
+        Endpoint::at("/admin/policy")
+            .get(policy::read)
+            .put(policy::change),
         Endpoint::at("/admin/openapi.json").get(openapi::serve),
     ]
 }
