@@ -10,6 +10,7 @@ pub mod configuration;
 mod connect_limit;
 pub mod device_api;
 mod device_headers;
+mod doctor;
 mod endpoint;
 mod entrance;
 pub mod exit;

@@ -26,7 +26,7 @@ pub(crate) use hiding::DeviceChanged;
 use hiding::Hidings;
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
-pub(crate) use reading::{ListPairs, LiveAccount, LiveRoute, ReadAccount};
+pub(crate) use reading::{ListPairs, LiveAccount, ReadAccount};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;

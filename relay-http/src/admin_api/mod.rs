@@ -18,6 +18,7 @@ use operator::OperatorToken;
 pub use explanation::{offline_reason, refusal};
 pub use openapi::description;
 pub use operator::OperatorError;
+pub(crate) use state::State;
 
 /// What the calls work with.
 #[derive(Clone)]

@@ -6,7 +6,6 @@ use actix_web::{HttpResponse, web};
 use relay_actors::Overview;
 use relay_model::ids::RelayInstanceId;
 use relay_model::limits::Limits;
-use relay_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

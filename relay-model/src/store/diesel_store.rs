@@ -12,7 +12,7 @@ use super::{
     DeviceRow, DeviceStore, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
     PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
     StoredApiKey, api_keys, changes, devices, instances, migrations, policy, presence,
-    presence_history, registration, registration_facts,
+    presence_history, probes, registration, registration_facts,
 };
 use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
@@ -52,6 +52,16 @@ impl DieselStore {
     /// The names of the migrations that [`migrate`](Self::migrate) would apply.
     pub fn pending_migrations(&self) -> StoreFuture<Vec<String>> {
         self.read(migrations::pending)
+    }
+
+    /// Whether the database takes writes; leaves it as it is. The migrations must be applied.
+    pub fn probe_write(&self) -> StoreFuture<()> {
+        self.write(probes::write)
+    }
+
+    /// What the database's server takes for the time; `None` if it runs in this process.
+    pub fn clock(&self) -> StoreFuture<Option<Timestamp>> {
+        self.read(probes::clock)
     }
 
     fn read<T: Send + 'static>(

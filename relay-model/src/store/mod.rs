@@ -18,6 +18,7 @@ mod pool;
 mod prepared_update;
 mod presence;
 mod presence_history;
+mod probes;
 mod registration;
 mod registration_facts;
 mod schema;

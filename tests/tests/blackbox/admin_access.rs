@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use relay_tests::blackbox::{Account, HttpAnswer, OPERATOR_TOKEN, Relay, Site, fresh_id};
 use reqwest::Method;
 
-const PATHS: &[&str] = &["/admin/policy", "/admin/openapi.json"];
+const PATHS: &[&str] = &["/admin/state", "/admin/policy", "/admin/openapi.json"];
 
 async fn get(relay: &Relay, address: SocketAddr, path: &str, headers: &[&str]) -> HttpAnswer {
     let headers: Vec<_> = headers

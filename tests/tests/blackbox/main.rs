@@ -1,6 +1,8 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
 mod admin_access;
+mod admin_policy;
+mod admin_state;
 mod api_keys;
 mod busy_sender;
 mod change_device;
@@ -46,3 +48,4 @@ mod targets;
 mod timelines;
 mod upgrade;
 mod verbatim;
+mod why_offline;
