@@ -11,6 +11,8 @@ pub mod environment;
 mod fault_hooks;
 mod mailbox;
 pub mod metrics;
+mod operators;
+mod outcomes;
 mod presence;
 mod push_tokens;
 mod registry;
@@ -24,6 +26,8 @@ pub use directory::{DirectoryState, LiveDevice};
 pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
-pub use registry::{PairCounts, PairState};
+pub use operators::{DeviceView, LeaseView, Overview, PairTotals, RouteView, Unanswered};
+pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
+pub use registry::{HeldLease, PairCounts, PairState};
 pub use relay::{ConnectionOrigin, Relay, RelayState, Telemetry};
 pub use store::StoreState;

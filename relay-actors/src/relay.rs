@@ -30,6 +30,7 @@ use crate::drain::{
 use crate::environment::Environment;
 use crate::mailbox::post;
 use crate::metrics::{Metrics, Tallies, Tally};
+use crate::outcomes::OutcomesActor;
 use crate::presence::{CountGraces, PresenceActor};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
@@ -119,6 +120,7 @@ struct Inner {
     presence: Addr<PresenceActor>,
     credentials: Addr<CredentialsActor>,
     drain: Addr<DrainActor>,
+    outcomes: Addr<OutcomesActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -182,6 +184,7 @@ impl Relay {
             environment,
             registrations: AtomicU64::new(0),
         });
+        let outcomes = OutcomesActor::new(Arc::clone(&core.environment)).start();
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
@@ -211,6 +214,7 @@ impl Relay {
             presence,
             credentials,
             drain,
+            outcomes,
             tokens,
         }))
     }
@@ -237,6 +241,10 @@ impl Relay {
 
     pub(crate) fn credentials(&self) -> &Addr<CredentialsActor> {
         &self.0.credentials
+    }
+
+    pub(crate) fn outcomes(&self) -> &Addr<OutcomesActor> {
+        &self.0.outcomes
     }
 
     pub(crate) fn tokens(&self) -> &dyn TokenVerifier {
@@ -294,24 +302,29 @@ impl Relay {
         let live = self.live_devices(account).await;
         let live = live.or_else(directory_is_gone)?;
         for device in devices {
-            match live.iter().find(|live| live.device == device.id) {
-                Some(live) => {
-                    device.status = live.status;
-                    device.offline_reason = live.reason;
-                }
-                None if self.is_expected_back(device) => {
-                    device.status = DeviceStatus::Reconnecting;
-                    device.offline_reason = None;
-                }
-                // Just hidden: that it is gone is on its way to the row (PR-4).
-                None if is_hidden(device) && device.status != DeviceStatus::Offline => {
-                    device.status = DeviceStatus::Offline;
-                    device.offline_reason = Some(OfflineReason::Hidden);
-                }
-                None => {}
-            }
+            self.show_presence(&live, device);
         }
         Ok(())
+    }
+
+    /// Puts the presence that holds now into a row; `live` is what the directory knows of its account.
+    pub(crate) fn show_presence(&self, live: &[LiveDevice], device: &mut DeviceRow) {
+        match live.iter().find(|live| live.device == device.id) {
+            Some(live) => {
+                device.status = live.status;
+                device.offline_reason = live.reason;
+            }
+            None if self.is_expected_back(device) => {
+                device.status = DeviceStatus::Reconnecting;
+                device.offline_reason = None;
+            }
+            // Just hidden: that it is gone is on its way to the row (PR-4).
+            None if is_hidden(device) && device.status != DeviceStatus::Offline => {
+                device.status = DeviceStatus::Offline;
+                device.offline_reason = Some(OfflineReason::Hidden);
+            }
+            None => {}
+        }
     }
 
     /// The account's devices that have a route or are within a grace, as this relay knows them,

@@ -1,6 +1,7 @@
 //! The door of the device relay: what a connection meets before an actor does (upgrade,
 //! credentials, device API), and how the process is configured, started and stopped.
 
+pub mod admin_api;
 pub mod allowed_origins;
 pub mod authentication;
 pub mod client_address;
@@ -9,6 +10,8 @@ pub mod configuration;
 mod connect_limit;
 pub mod device_api;
 mod device_headers;
+mod doctor;
+mod endpoint;
 mod entrance;
 pub mod exit;
 pub mod figures;

@@ -11,6 +11,7 @@ use actix_http::header::{
     WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, ResponseError};
+use relay_actors::Unanswered;
 use relay_model::limits::DRAIN_RETRY_AFTER_SECONDS;
 use relay_model::store::StoreError;
 use relay_model::websocket::handshake::{self, HandshakeError};
@@ -18,6 +19,7 @@ use relay_model::wire::codes::ErrorCode;
 use serde::Serialize;
 use utoipa::{ToResponse, ToSchema};
 
+use crate::admin_api::OperatorError;
 use crate::allowed_origins::OriginError;
 use crate::authentication::{AuthenticationError, CredentialsError};
 use crate::connect_limit::TooOften;
@@ -32,6 +34,9 @@ pub enum Refusal {
     /// TR-2, HTTP-4: no valid credentials.
     #[error(transparent)]
     Unauthorized(#[from] CredentialsError),
+    /// Section 11: not the operator.
+    #[error(transparent)]
+    NotTheOperator(#[from] OperatorError),
     /// HTTP-4: the token cannot be judged, because the identity provider's keys were never read.
     #[error("the relay could not read its identity provider's keys yet; try again later")]
     KeysUnavailable,
@@ -92,6 +97,15 @@ pub enum Refusal {
     /// The account has no such device: unknown, foreign and forgotten alike.
     #[error("the account has no device with this id")]
     NoSuchDevice,
+    /// OP-9: neither the relay nor its database knows the account.
+    #[error(
+        "no device of this account is known; check the id (it is the `sub` of the account's tokens), and \
+         that its apps use this relay"
+    )]
+    NoSuchAccount,
+    /// OP-9: the relay hangs.
+    #[error(transparent)]
+    Silent(Unanswered),
     /// HTTP-4: the account has no such API key.
     #[error("the account has no API key with this id")]
     NoSuchKey,
@@ -181,6 +195,15 @@ impl From<StoreError> for Refusal {
     }
 }
 
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Store(error) => error.into(),
+            Unanswered::Silent(_) => Self::Silent(unanswered),
+        }
+    }
+}
+
 impl From<AuthenticationError> for Refusal {
     fn from(error: AuthenticationError) -> Self {
         match error {
@@ -220,8 +243,10 @@ impl Refusal {
     /// Its HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => StatusCode::UNAUTHORIZED,
+            Self::NotFound | Self::NoSuchDevice | Self::NoSuchAccount | Self::NoSuchKey => {
+                StatusCode::NOT_FOUND
+            }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -243,6 +268,7 @@ impl Refusal {
             }
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
             | Self::Draining
             | Self::NotReady { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -252,8 +278,8 @@ impl Refusal {
     /// The stable code that clients branch on.
     pub const fn error_type(&self) -> ErrorType {
         match self {
-            Self::Unauthorized(_) => ErrorType::AuthRequired,
-            Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => ErrorType::AuthRequired,
+            Self::NotFound | Self::NoSuchAccount | Self::NoSuchKey => ErrorType::NotFound,
             Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
@@ -281,16 +307,17 @@ impl Refusal {
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
             Self::OriginNotAllowed(_) => ErrorType::OriginNotAllowed,
             Self::Draining => ErrorType::Frame(ErrorCode::RelayDraining),
-            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
-                ErrorType::Frame(ErrorCode::RelayUnavailable)
-            }
+            Self::RelayUnavailable
+            | Self::KeysUnavailable
+            | Self::Silent(_)
+            | Self::NotReady { .. } => ErrorType::Frame(ErrorCode::RelayUnavailable),
         }
     }
 
     /// Header lines beside those of its body. `Connection` is left to whoever writes the answer.
     pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         match self {
-            Self::Unauthorized(_) => {
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => {
                 vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
             }
             // Method names are ASCII, so the value is always one of a header.
@@ -312,6 +339,7 @@ impl Refusal {
             Self::Draining => vec![(RETRY_AFTER, DRAIN_RETRY_AFTER_SECONDS.into())],
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
             | Self::NotReady { .. } => {
                 vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]

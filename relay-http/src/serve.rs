@@ -1,6 +1,7 @@
 //! One run of the relay, from its configuration to its exit.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
@@ -14,8 +15,10 @@ use relay_actors::{Relay, Telemetry};
 use relay_model::limits::{Limits, MAX_WORKERS};
 use relay_model::store::{DieselStore, OpenError, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
+use crate::admin_api::AdminApi;
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
 use crate::configuration::{
@@ -52,10 +55,12 @@ pub enum ServeError {
     PublicKeys(#[from] PublicKeysError),
     /// The port cannot be listened on.
     #[error(
-        "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
+        "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
          set another address (allowed: an address of this machine and a port)"
     )]
     Listen {
+        /// The key that configures the address.
+        key: &'static str,
         /// The configured address.
         address: String,
         /// Where it was configured.
@@ -127,6 +132,7 @@ pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
 async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let Settings {
         listen,
+        admin_listen,
         workers,
         ref database,
         ref limits,
@@ -136,13 +142,10 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     outlive_file_limits().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
-    let listen_error = |source| ServeError::Listen {
-        address: listen.to_string(),
-        origin: configuration.origin("server.listen"),
-        source,
-    };
-    let listener = server::bind(listen).map_err(listen_error)?;
-    let address = listener.local_addr().map_err(listen_error)?;
+    let (listener, address) = bind(configuration, "server.listen", listen)?;
+    let admin_listener = admin_listen
+        .map(|admin| bind(configuration, "server.admin_listen", admin))
+        .transpose()?;
 
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
@@ -179,6 +182,32 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         authenticator: authenticator.clone(),
         environment,
     };
+    let admin_api = configuration.settings.admin_token.as_ref();
+    let operators = Operators {
+        api: admin_api.map(|token| AdminApi::new(relay.clone(), token)),
+        figures: figures.clone(),
+        relay: relay.clone(),
+    };
+    let (admin_address, admin_server) = match admin_listener {
+        Some((listener, address)) => {
+            let (health, operators) = (api.clone(), operators.clone());
+            let origins = Arc::new(configuration.settings.allowed_origins.clone());
+            let server = server::start_admin(
+                listener,
+                &limits,
+                origins,
+                Arc::clone(figures.metrics()),
+                move |config| {
+                    health.health_routes(config);
+                    operators.routes(config);
+                },
+            )
+            .map_err(ServeError::Server)?;
+            (Some(address), Some(server))
+        }
+        None => (None, None),
+    };
+    let beside_devices = admin_server.is_none();
     let acceptor = relay.clone();
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
@@ -189,14 +218,17 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     .with_metrics(Arc::clone(figures.metrics()))
     .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
-    let measured = relay.clone();
-    let routes = move |config: &mut web::ServiceConfig| {
+    let server = server::start(listener, workers, door, move |config| {
         api.routes(config);
-        config.service(metrics_endpoint(figures, measured));
-    };
-    let server = server::start(listener, workers, door, routes).map_err(ServeError::Server)?;
+        if beside_devices {
+            operators.routes(config);
+        }
+    })
+    .map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
+    // It answers to the last: whoever follows the end of the process asks there. It ends with it.
+    let mut admin_running = admin_server.map(actix_rt::spawn);
     actix_rt::spawn(logging::report_held_back_lines());
 
     tracing::info!(
@@ -204,6 +236,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         instance = %relay.instance(),
         database = ?database,
         workers,
+        admin = admin_address.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
@@ -219,6 +252,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         biased;
         hurried = drained(&relay, &mut ends) => hurried,
         ended = &mut running => return Err(ServeError::Server(server_end(ended))),
+        ended = ended(&mut admin_running) => return Err(ServeError::Server(server_end(ended))),
     };
     // The server kills the threads of its workers, and with them the sockets on them: no device is left
     // by then, and HTTP calls were answered to the end.
@@ -274,8 +308,56 @@ fn traces(
     endpoint.map(start).transpose()
 }
 
+/// Listens on the address that `key` configures; with port 0 the real one is found out.
+fn bind(
+    configuration: &Configuration,
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listen = || {
+        let listener = server::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().map_err(|source| ServeError::Listen {
+        key,
+        address: address.to_string(),
+        origin: configuration.origin(key),
+        source,
+    })
+}
+
+/// What only operators use; on the listener that is meant for it.
+#[derive(Clone)]
+struct Operators {
+    /// Nothing, without an operator token.
+    api: Option<AdminApi>,
+    figures: Figures,
+    relay: Relay,
+}
+
+impl Operators {
+    /// Adds it to an App.
+    fn routes(&self, config: &mut web::ServiceConfig) {
+        if let Some(api) = &self.api {
+            api.routes(config);
+        }
+        config.service(metrics_endpoint(self.figures.clone(), self.relay.clone()));
+    }
+}
+
+/// The end of a server, if there is one.
+async fn ended(
+    server: &mut Option<JoinHandle<io::Result<()>>>,
+) -> Result<io::Result<()>, JoinError> {
+    match server {
+        Some(server) => server.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Why a server that nobody stopped has ended.
-fn server_end(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Error {
+fn server_end(ended: Result<io::Result<()>, JoinError>) -> io::Error {
     match ended {
         Ok(Ok(())) => io::Error::other("it ended by itself"),
         Ok(Err(error)) => error,

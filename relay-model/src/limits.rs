@@ -68,6 +68,19 @@ pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
 
 /// The longest push token, in bytes (section 12).
 pub const PUSH_TOKEN_BYTES: usize = 4_096;
+/// The highest protocol floor: what a version sent as a string can still reach (REG-4, REG-9).
+pub const MAX_PROTOCOL_FLOOR: u32 = 999_999_999;
+
+/// Devices of which the relay remembers how they last left and were last refused, the ones that were
+/// heard of last (OP-9), of about 200 bytes each.
+pub const REMEMBERED_DEVICES: usize = 65_536;
+/// Devices of one account among them: whoever makes up device ids costs others nothing.
+pub const REMEMBERED_DEVICES_PER_ACCOUNT: usize = 128;
+/// Presence changes of a device that an operator is shown (OP-9).
+pub const SHOWN_PRESENCE_CHANGES: usize = 20;
+/// How long an operator's question may take that the actors answer: one that hangs is told, not
+/// waited for (OP-9).
+pub const OPERATOR_ANSWER_TIMEOUT: Duration = secs(2);
 
 /// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
 pub const MIN_RSA_KEY_BITS: usize = 2_048;

@@ -13,8 +13,9 @@ use relay_model::push::{
 };
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
+    PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
+    StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -64,6 +65,10 @@ pub struct CallCounts {
     pub push_token_reads: u64,
     /// Calls of `record_push_outcomes`.
     pub push_outcome_writes: u64,
+    /// Calls of `known_devices` and `presence_history`.
+    pub operator_reads: u64,
+    /// Calls of `set_protocol_floor`.
+    pub set_protocol_floor: u64,
     /// Calls of `protocol_floor`.
     pub protocol_floor: u64,
     /// Calls of `check`.
@@ -249,6 +254,25 @@ impl DeviceStore for MemoryStore {
         )
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.list_known(asker, account),
+        )
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.last_changes(account, &devices, limit),
+        )
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -430,6 +454,13 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.protocol_floor += 1,
             |tables| tables.protocol_floor,
+        )
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.set_protocol_floor += 1,
+            move |tables| tables.protocol_floor = floor,
         )
     }
 

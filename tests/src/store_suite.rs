@@ -6,6 +6,7 @@ mod foreign;
 mod forgetting;
 mod history;
 mod keys;
+mod operators;
 mod push_tokens;
 mod recorder;
 
@@ -31,6 +32,7 @@ pub use foreign::*;
 pub use forgetting::*;
 pub use history::*;
 pub use keys::*;
+pub use operators::*;
 pub use push_tokens::*;
 
 /// A fresh store under test, and what an operator or another part of the relay does to its data.
@@ -61,6 +63,7 @@ macro_rules! store_suite {
         $crate::store_suite!(@cases $subject;
             a_new_database_has_the_default_floor,
             the_floor_is_read_each_time,
+            a_floor_that_is_set_holds_everywhere,
             a_registration_makes_the_row,
             a_registration_updates_the_row_and_keeps_what_it_does_not_name,
             a_registration_leaves_presence_alone,
@@ -86,6 +89,8 @@ macro_rules! store_suite {
             the_history_keeps_what_took_effect,
             the_history_keeps_marks,
             a_purge_drops_old_history_only,
+            operators_see_every_device,
+            operators_see_the_last_changes,
             a_change_sets_what_it_names,
             what_cannot_be_changed_is_not,
             a_registration_tells_whether_it_was_admitted,

@@ -157,7 +157,9 @@ pub struct DirectoryState {
     /// Devices with a route.
     pub routes: usize,
     /// Desktops among them.
-    pub desktop_routes: usize,
+    pub desktops: usize,
+    /// Phones among them.
+    pub phones: usize,
     /// Pairs with a registry.
     pub pairs: usize,
     /// Devices that were hidden, shown, forgotten or signed out a short time ago (REG-11).

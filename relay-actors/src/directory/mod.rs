@@ -5,6 +5,7 @@ mod account;
 mod attaching;
 mod draining;
 mod messages;
+mod reading;
 mod removals;
 mod removing;
 
@@ -28,6 +29,7 @@ pub(crate) use draining::{
 };
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
+pub(crate) use reading::{ListPairs, LiveAccount, ReadAccount};
 use removals::Removals;
 pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
 
@@ -444,13 +446,8 @@ impl Handler<ReadLiveDevices> for DirectoryActor {
             .accounts
             .get(&account)
             .map(|account| account.devices.as_slice());
-        let live = devices.unwrap_or_default().iter().map(|device| LiveDevice {
-            device: device.id,
-            status: device.status,
-            reason: None,
-            since: device.since,
-        });
-        MessageResult(live.collect())
+        let live = devices.unwrap_or_default().iter();
+        MessageResult(live.map(LiveDevice::from).collect())
     }
 }
 
@@ -459,16 +456,21 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
 
     fn handle(&mut self, _: ReadDirectoryState, _: &mut Self::Context) -> DirectoryState {
         let devices = || self.accounts.values().flat_map(|account| &account.devices);
+        let routes = |device_type| {
+            let routed = devices().filter(|device| device.route.is_some());
+            routed
+                .filter(|device| device.device_type == device_type)
+                .count()
+        };
+        let (desktops, phones) = (routes(DeviceType::Desktop), routes(DeviceType::Mobile));
         DirectoryState {
             sockets: self.sockets.len(),
             accounts: self.accounts.len(),
             devices: devices().count(),
-            routes: devices().filter(|device| device.route.is_some()).count(),
             removals: self.removals.len(),
-            desktop_routes: devices()
-                .filter(|device| device.route.is_some())
-                .filter(|device| device.device_type == DeviceType::Desktop)
-                .count(),
+            routes: desktops + phones,
+            desktops,
+            phones,
             pairs: self
                 .accounts
                 .values()

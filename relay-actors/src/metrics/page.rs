@@ -62,8 +62,10 @@ impl Relay {
         set(Metric::Sockets, directory.sockets);
         set(Metric::Accounts, directory.accounts);
         set(Metric::Pairs, directory.pairs);
-        let phones = directory.routes - directory.desktop_routes;
-        for (client_type, routes) in [("desktop", directory.desktop_routes), ("mobile", phones)] {
+        for (client_type, routes) in [
+            ("desktop", directory.desktops),
+            ("mobile", directory.phones),
+        ] {
             series
                 .gauge(Metric::Routes, [client_type])
                 .set(routes as f64);

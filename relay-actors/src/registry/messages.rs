@@ -7,7 +7,7 @@ use relay_model::ids::{AuthorizationGeneration, ConnectionId, DeviceId};
 use relay_model::timeline::BaseSession;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::timeline::snapshot::Snapshot;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
@@ -179,6 +179,33 @@ pub struct PairState {
     pub leases: usize,
     /// What was counted since the pair began.
     pub counts: PairCounts,
+}
+
+/// Asks what exactly a pair holds; from whoever shows an account to its operator.
+#[derive(Message)]
+#[rtype(result = "PairDetails")]
+pub(crate) struct ReadPairDetails;
+
+/// What exactly a pair holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PairDetails {
+    /// Requests without a final answer, by phone.
+    pub(crate) pending: Vec<(DeviceId, usize)>,
+    /// Leases.
+    pub(crate) leases: Vec<HeldLease>,
+}
+
+/// A lease, as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLease {
+    /// Who holds it.
+    pub phone: DeviceId,
+    /// Of which session.
+    pub session: BaseSession,
+    /// For how long already, renewals included.
+    pub held_for: Duration,
+    /// How long it holds if it is not renewed.
+    pub ends_in: Duration,
 }
 
 /// What a pair counts.

@@ -9,7 +9,9 @@ pub(crate) mod timeline_numbers;
 
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, SpawnHandle};
+use actix::{
+    Actor, ActorContext, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHandle,
+};
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionId, DeviceId};
 use relay_model::wire::OutgoingText;
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 
 use leases::Leases;
 pub(crate) use messages::*;
-pub use messages::{PairCounts, PairState};
+pub use messages::{HeldLease, PairCounts, PairState};
 use pending::{Answered, NotRecorded, PendingRequests};
 
 use crate::directory::{DirectoryActor, PairEpoch, PairIdle};
@@ -530,5 +532,16 @@ impl Handler<ReadPairState> for RegistryActor {
             leases: self.leases.len(),
             counts: self.counts,
         }
+    }
+}
+
+impl Handler<ReadPairDetails> for RegistryActor {
+    type Result = MessageResult<ReadPairDetails>;
+
+    fn handle(&mut self, _: ReadPairDetails, _: &mut Self::Context) -> Self::Result {
+        MessageResult(PairDetails {
+            pending: self.pending.by_phone(),
+            leases: self.leases.held(Instant::now()),
+        })
     }
 }

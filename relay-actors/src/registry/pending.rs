@@ -178,6 +178,17 @@ impl PendingRequests {
         self.records.contains_key(id)
     }
 
+    /// How many each phone has, in the order of their ids.
+    pub(crate) fn by_phone(&self) -> Vec<(DeviceId, usize)> {
+        let mut counts: Vec<_> = self
+            .per_phone
+            .iter()
+            .map(|(phone, count)| (*phone, *count))
+            .collect();
+        counts.sort_unstable();
+        counts
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

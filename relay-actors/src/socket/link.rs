@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
 use super::ceilings::{Ceilings, UnfinishedShare};
+use super::end_reason::EndReason;
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::outbox::Outbox;
 use super::transport::Transport;
@@ -40,8 +41,10 @@ pub enum LinkEvent {
     Text(Bytes),
     /// A complete binary message; without its payload unless the link keeps it.
     Binary(Option<Bytes>),
-    /// A ping (which the link has answered) or a pong: a sign of life.
-    ControlFrame,
+    /// A ping, which the link has answered.
+    Ping,
+    /// A pong.
+    Pong,
     /// The link is closing, for this reason. Comes once; nothing but [`LinkEvent::Ended`] follows.
     Closing(CloseCause),
     /// The transport is gone; the link does nothing any more.
@@ -75,15 +78,17 @@ pub enum CloseCause {
 }
 
 impl CloseCause {
-    /// Its word in the log (OP-5).
-    pub(crate) fn as_str(&self) -> &'static str {
+    /// Its reason, as it is told (OP-5, OP-9).
+    pub(crate) fn reason(&self) -> EndReason {
         match self {
-            Self::Peer(_) => "client_closed",
-            Self::Violation(_) => "protocol_violation",
-            Self::EndOfStream => "connection_ended",
+            Self::Peer(_) => EndReason::ClientClosed,
+            Self::Violation(_) => EndReason::ProtocolViolation,
+            Self::EndOfStream => EndReason::ConnectionEnded,
             Self::Failed(error) => match error.kind() {
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "network_reset",
-                _ => "network_error",
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    EndReason::NetworkReset
+                }
+                _ => EndReason::NetworkError,
             },
         }
     }
@@ -458,9 +463,9 @@ impl Link {
             Ok(Incoming::Binary(payload)) => (!closing).then_some(LinkEvent::Binary(payload)),
             Ok(Incoming::Ping(payload)) => {
                 self.outbox.push_control(OpCode::Pong, payload);
-                (!closing).then_some(LinkEvent::ControlFrame)
+                (!closing).then_some(LinkEvent::Ping)
             }
-            Ok(Incoming::Pong) => (!closing).then_some(LinkEvent::ControlFrame),
+            Ok(Incoming::Pong) => (!closing).then_some(LinkEvent::Pong),
             Ok(Incoming::Close(frame)) => {
                 let code = frame.as_ref().map(|frame| frame.code);
                 // An answer to our own close frame; `Outbox::close` takes only the first.

@@ -1,6 +1,8 @@
 //! What others tell a socket.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Message;
 use relay_model::wire::OutgoingText;
@@ -84,6 +86,12 @@ pub struct SocketState {
     pub unfinished: usize,
     /// Since when the peer takes nothing although something waits (TR-10).
     pub stalled_since: Option<Instant>,
+    /// How long the peer took to answer the last ping that it answered.
+    pub round_trip: Option<Duration>,
+    /// How long ago its last frame came.
+    pub silent_for: Duration,
+    /// Its address, as the log knows it.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Ends the connection; from RegistryActor and DirectoryActor, at most a few a connection.
@@ -128,7 +136,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Its word in the log (OP-5).
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Replaced => "replaced",
             Self::Congested => "congested",

@@ -7,6 +7,7 @@ mod clock;
 mod closing;
 #[cfg(feature = "conformance-echo")]
 mod echo;
+mod end_reason;
 mod event_rules;
 mod expiry;
 mod frames;
@@ -44,6 +45,7 @@ use relay_model::wire::inbound;
 use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::{Instant, Sleep};
 
+pub use end_reason::EndReason;
 pub(crate) use handle::SocketHandle;
 pub use messages::{CloseReason, SocketState};
 pub use timeline_buffer::TimelineCounts;
@@ -310,9 +312,14 @@ impl SocketActor {
                 self.reply_error(code, code.meaning(), None);
             }
             LinkEvent::Binary(_) => self.on_dropped(&[], now),
-            LinkEvent::ControlFrame => {
+            LinkEvent::Ping => {
                 self.tallies().count(Tally::ReceivedControl);
                 self.watchdog.frame(now);
+            }
+            LinkEvent::Pong => {
+                self.tallies().count(Tally::ReceivedControl);
+                self.watchdog.frame(now);
+                self.watchdog.pong(now, self.link.limits());
             }
             LinkEvent::Closing(cause) => self.peer_closes(&cause),
             LinkEvent::Ended => {}
@@ -406,6 +413,9 @@ impl Actor for SocketActor {
 /// Whatever ends a socket, a panic included, those who know it hear of it.
 impl Drop for SocketActor {
     fn drop(&mut self) {
+        if !self.detached && std::thread::panicking() {
+            self.remember_close(EndReason::SocketFailed, None);
+        }
         if let Some(key) = self.api_key() {
             let connection = self.connection;
             post(self.relay.credentials(), KeySocketGone { key, connection });
@@ -471,6 +481,9 @@ impl Handler<ReadSocketState> for SocketActor {
             inbound: self.inbound.load(),
             unfinished: self.link.unfinished().unwrap_or_default(),
             stalled_since: self.link.stalled_since(),
+            round_trip: self.watchdog.round_trip(),
+            silent_for: self.watchdog.silence(Instant::now()),
+            peer: self.origin.peer,
         }
     }
 }

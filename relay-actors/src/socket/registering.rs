@@ -16,7 +16,9 @@ use super::messages::CloseReason;
 use super::registration::Claim;
 use super::stage::{Checking, Registered, Stage, Touches, WaitingFrames};
 use crate::directory::Attached;
+use crate::mailbox::post;
 use crate::metrics::Registration;
+use crate::outcomes::{LastRefusal, RegistrationRefused};
 
 impl SocketActor {
     /// Begins a registration on a socket that has none under way.
@@ -166,6 +168,15 @@ impl SocketActor {
             code = code.code(),
             "registration refused"
         );
+        let refused = RegistrationRefused {
+            account: self.origin.account,
+            device: device.or_else(|| self.claimed_device()),
+            refusal: LastRefusal {
+                code,
+                at: self.core().environment.now(),
+            },
+        };
+        post(self.relay.outcomes(), refused);
         self.reply_error(code, code.meaning(), Some("register"));
         let close = match code.after() {
             AfterError::Closes(close) => Some(close),

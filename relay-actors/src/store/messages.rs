@@ -4,8 +4,8 @@ use actix::Message;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
     ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow, ForgottenDevice,
-    HeartbeatWrite, PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome,
-    StoreError,
+    HeartbeatWrite, KnownDevice, PhoneRegistration, PresenceEntry, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError,
 };
 
 /// Reads what a registration is checked against; from the socket that registers.
@@ -59,6 +59,26 @@ pub(crate) struct ListDevices {
     pub(crate) account: AccountId,
     pub(crate) filter: DeviceFilter,
 }
+
+/// Lists all devices of an account, forgotten ones included; for its operator (OP-9).
+#[derive(Message)]
+#[rtype(result = "Result<Vec<KnownDevice>, StoreError>")]
+pub(crate) struct ListKnownDevices(pub(crate) AccountId);
+
+/// Reads the last presence changes of devices; for their operator (OP-9).
+#[derive(Message)]
+#[rtype(result = "Result<Vec<PresenceEntry>, StoreError>")]
+pub(crate) struct ReadPresenceHistory {
+    pub(crate) account: AccountId,
+    pub(crate) devices: Vec<DeviceId>,
+    /// Changes of each device.
+    pub(crate) limit: usize,
+}
+
+/// Sets the protocol floor (REG-9); from the operator.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub(crate) struct SetProtocolFloor(pub(crate) u32);
 
 /// Reads the protocol floor (REG-9).
 #[derive(Message)]

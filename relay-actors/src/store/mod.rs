@@ -4,6 +4,7 @@
 mod api_keys;
 mod gate;
 mod messages;
+mod operators;
 mod presence_batch;
 mod push_tokens;
 

@@ -19,6 +19,7 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
             "server.listen",
             &["nowhere", "127.0.0.1", "127.0.0.1:65536"][..],
         ),
+        ("server.admin_listen", &["nowhere", "127.0.0.1", "off"]),
         ("server.workers", &["0", "513", "many", "-1"]),
         ("server.allowed_origins", &["*", "app.example", "null"]),
         (
@@ -32,6 +33,14 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("auth.jwks_url", &["ftp://idp.example/keys", "idp.example"]),
         ("telemetry.log_format", &["xml", "JSON"]),
         ("telemetry.log_level", &["verbose"]),
+        (
+            "admin.token",
+            &[
+                "hunter2",
+                "an operator token with blanks in it",
+                "an-öperator-token-that-is-not-ascii-only",
+            ],
+        ),
     ])
 }
 

@@ -75,6 +75,16 @@ const RELATIONS: &[Relation] = &[
         second: "auth.jwks_url",
         holds: |settings| settings.jwks_file.is_none() || settings.jwks_url.is_none(),
     },
+    // One address has one listener.
+    Relation {
+        first: "server.admin_listen",
+        relation: "another address than",
+        second: "server.listen",
+        holds: |settings| {
+            let free_port = settings.listen.port() == 0;
+            free_port || settings.admin_listen != Some(settings.listen)
+        },
+    },
 ];
 
 /// Every relation that does not hold.

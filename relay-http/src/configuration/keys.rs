@@ -14,7 +14,8 @@ use super::units::{format_duration, format_size, parse_count, parse_duration, pa
 use crate::allowed_origins::AllowedOriginsError;
 use crate::client_address::TrustedProxiesError;
 
-/// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2).
+/// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2). An operator
+/// token may not be shorter either.
 pub const MIN_SECRET_BYTES: usize = 32;
 
 /// What a key of yes or no takes.
@@ -54,6 +55,21 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| Some(settings.listen.to_string()),
+    },
+    SettingKey {
+        section: "server",
+        name: "admin_listen",
+        meaning: "A second address for operators: the admin API and the metrics are served there and not on server.listen then, the health calls on both. Not set: all on server.listen.",
+        allowed: "an address and a port, such as 127.0.0.1:8788",
+        secret: false,
+        set: |settings, text| {
+            let address = text
+                .parse()
+                .map_err(|_| "not an address with a port".to_owned())?;
+            settings.admin_listen = Some(address);
+            Ok(())
+        },
+        show: |settings| settings.admin_listen.as_ref().map(ToString::to_string),
     },
     SettingKey {
         section: "server",
@@ -271,6 +287,25 @@ const SETTING_KEYS: &[SettingKey] = &[
         },
         show: |settings| settings.otlp_endpoint.as_ref().map(ToString::to_string),
     },
+    SettingKey {
+        section: "admin",
+        name: "token",
+        meaning: "The operator token: who has it may use the admin API, `relay status` and `relay drain`. Not set: there is no admin API.",
+        allowed: "at least 32 visible ASCII characters without blanks, such as those of `openssl rand -hex 32`",
+        secret: true,
+        set: |settings, text| {
+            if text.len() < MIN_SECRET_BYTES {
+                return Err("too short".to_owned());
+            }
+            // Anything else could not be sent in a header as it stands here.
+            if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err("not visible ASCII".to_owned());
+            }
+            settings.admin_token = Some(Secret::new(text.to_owned()));
+            Ok(())
+        },
+        show: |settings| settings.admin_token.as_ref().map(|_| "********".to_owned()),
+    },
 ];
 
 fn truth(text: &str) -> Result<bool, String> {
@@ -476,6 +511,7 @@ mod tests {
         let allowed = |path| Key::find(path).unwrap().allowed();
         assert!(allowed("server.workers").ends_with(&format!("1 to {MAX_WORKERS}")));
         assert!(allowed("auth.hs256_secret").contains(&format!("{MIN_SECRET_BYTES} bytes")));
+        assert!(allowed("admin.token").contains(&format!("{MIN_SECRET_BYTES} visible")));
     }
 
     /// OP-2: the nearest known name.

@@ -47,6 +47,8 @@ const DATA_FOLDER: &str = "relay-data";
 pub struct Settings {
     /// Where devices and HTTP calls connect; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where operators connect, if not there.
+    pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` takes one for each core.
     pub workers: Option<usize>,
     /// From which web pages browsers may come (TR-12).
@@ -75,6 +77,8 @@ pub struct Settings {
     pub log_level: LogLevel,
     /// Where traces are sent.
     pub otlp_endpoint: Option<OtlpEndpoint>,
+    /// What operators show; without it there is no admin API.
+    pub admin_token: Option<Secret>,
     /// The numbers of the protocol.
     pub limits: Limits,
 }
@@ -84,6 +88,7 @@ impl Default for Settings {
         let data = PathBuf::from(DATA_FOLDER);
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
+            admin_listen: None,
             workers: None,
             allowed_origins: AllowedOrigins::default(),
             proxies: Proxies::default(),
@@ -98,6 +103,7 @@ impl Default for Settings {
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
             otlp_endpoint: None,
+            admin_token: None,
             limits: Limits::default(),
         }
     }
@@ -413,6 +419,7 @@ mod tests {
     fn refused_secrets_are_not_shown() {
         for (key, value) in [
             ("auth.hs256_secret", "hunter2"),
+            ("admin.token", "hunter2"),
             ("database.url", "mysql://relay:hunter2@db/relay"),
         ] {
             let error = with_flags(&[(key, value)]).unwrap_err();
@@ -461,6 +468,10 @@ mod tests {
             [
                 ("server.proxy_protocol", "true"),
                 ("server.trusted_proxies", "none"),
+            ],
+            [
+                ("server.listen", "127.0.0.1:8787"),
+                ("server.admin_listen", "127.0.0.1:8787"),
             ],
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");

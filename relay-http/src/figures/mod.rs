@@ -15,7 +15,7 @@ use metrics_process::Collector;
 use relay_actors::Relay;
 use relay_actors::metrics::{Metric, MetricKind, Metrics};
 
-use crate::device_api::endpoint::Endpoint;
+use crate::endpoint::Endpoint;
 pub(crate) use calls::CallObserver;
 
 /// Where the page is.

@@ -6,7 +6,8 @@ use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, query};
 use super::schema::{devices, relay_instances};
 use super::{
-    Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, Elsewhere, OfflineReason, StoreError,
+    Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, Elsewhere, KnownDevice,
+    OfflineReason, StoreError,
 };
 use crate::ids::{AccountId, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
@@ -160,6 +161,47 @@ pub(super) fn list(
         .into_iter()
         .map(|(shown, presence, holder)| {
             shown.into_row(presence, presence.elsewhere(holder, asker))
+        })
+        .collect()
+}
+
+/// All devices of the account, oldest first.
+pub(super) fn list_known(
+    pool: &Pool,
+    asker: Asker,
+    account: AccountId,
+) -> Result<Vec<KnownDevice>, StoreError> {
+    type Found = (
+        ShownColumns,
+        PresenceColumns,
+        Option<StoredMoment>,
+        Option<HolderColumns>,
+    );
+
+    let found: Vec<Found> = query!(pool, |connection| {
+        devices::table
+            .left_join(
+                relay_instances::table.on(relay_instances::id.nullable().eq(devices::instance)),
+            )
+            .filter(devices::account.eq(StoredUuid::from(account)))
+            .order((devices::created_at, devices::id))
+            .select((
+                ShownColumns::as_select(),
+                PresenceColumns::as_select(),
+                devices::forgotten_at,
+                Option::<HolderColumns>::as_select(),
+            ))
+            .load(connection)?
+    });
+    found
+        .into_iter()
+        .map(|(shown, presence, forgotten_at, holder)| {
+            let elsewhere = presence.elsewhere(holder, asker);
+            Ok(KnownDevice {
+                row: shown.into_row(presence, elsewhere)?,
+                forgotten: forgotten_at.is_some(),
+                status_at: presence.status_at.0,
+            })
         })
         .collect()
 }

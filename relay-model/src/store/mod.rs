@@ -14,10 +14,12 @@ mod faults;
 mod forgetting;
 mod instances;
 mod migrations;
+mod policy;
 mod pool;
 mod prepared_update;
 mod presence;
 mod presence_history;
+mod probes;
 mod push_tokens;
 mod registration;
 mod registration_facts;
@@ -296,6 +298,34 @@ pub struct DeviceRow {
     pub updated_at: Timestamp,
 }
 
+/// A device as its operator sees it: forgotten ones are known too (OP-9).
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownDevice {
+    /// The row.
+    pub row: DeviceRow,
+    /// Whether its user forgot it.
+    pub forgotten: bool,
+    /// When its presence became what the row says.
+    pub status_at: Timestamp,
+}
+
+/// A presence change that took effect, as the history keeps it (PR-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PresenceEntry {
+    /// The device.
+    pub device: DeviceId,
+    /// When.
+    pub at: Timestamp,
+    /// The relay that held it.
+    pub instance: RelayInstanceId,
+    /// The generation of its connection.
+    pub generation: ConnectionGeneration,
+    /// What it became.
+    pub status: DeviceStatus,
+    /// Why, if it is offline and that is known.
+    pub reason: Option<OfflineReason>,
+}
+
 /// Which devices `GET /api/devices` wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceFilter {
@@ -378,6 +408,18 @@ pub trait DeviceStore: Send + Sync + 'static {
         account: AccountId,
         filter: DeviceFilter,
     ) -> StoreFuture<Vec<DeviceRow>>;
+
+    /// All devices of the account, forgotten ones included, oldest first (OP-9).
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>>;
+
+    /// The last `limit` presence changes of each of these devices of the account, in the order of
+    /// `devices`, the newest first (OP-9).
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>>;
 
     /// Changes a device's row and its `updated_at`. `None` if it is unknown, of another account or
     /// forgotten.
@@ -482,6 +524,10 @@ pub trait DeviceStore: Send + Sync + 'static {
 
     /// The protocol floor (REG-9).
     fn protocol_floor(&self) -> StoreFuture<u32>;
+
+    /// Sets the protocol floor, from the next registration on (REG-9). At most
+    /// [`MAX_PROTOCOL_FLOOR`](crate::limits::MAX_PROTOCOL_FLOOR).
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()>;
 
     /// Whether the database answers (OP-8).
     fn check(&self) -> StoreFuture<()>;

@@ -13,8 +13,8 @@ use relay_model::push::{NewPushToken, PushTokenRow};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
     DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite,
-    OfflineReason, PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome,
-    StoredApiKey, TargetFacts,
+    KnownDevice, OfflineReason, PhoneRegistration, PresenceEntry, PresenceWrite, RegistrationFacts,
+    RegistrationOutcome, StoredApiKey, TargetFacts,
 };
 use relay_model::time::Timestamp;
 
@@ -242,6 +242,12 @@ fn owned(
     devices
         .get_mut(&device)
         .filter(|device| device.account == account)
+}
+
+/// The variant of a word that this store wrote itself.
+fn variant<T: Copy>(all: &[T], word_of: impl Fn(T) -> &'static str, word: &str) -> T {
+    let found = all.iter().find(|variant| word_of(**variant) == word);
+    *found.expect("a word of the enum")
 }
 
 impl Tables {
@@ -544,6 +550,49 @@ impl Tables {
         });
         instance.draining = true;
         instance.lease_until = now;
+    }
+
+    pub(super) fn list_known(&self, asker: Asker, account: AccountId) -> Vec<KnownDevice> {
+        let of_account = |device: &&Device| device.account == account;
+        let known = self
+            .devices
+            .values()
+            .filter(of_account)
+            .map(|device| KnownDevice {
+                row: DeviceRow {
+                    elsewhere: device.elsewhere(&self.instances, asker),
+                    ..device.row.clone()
+                },
+                forgotten: device.forgotten,
+                status_at: device.status_at,
+            });
+        let mut known: Vec<KnownDevice> = known.collect();
+        known.sort_by_key(|device| (device.row.created_at, device.row.id));
+        known
+    }
+
+    pub(super) fn last_changes(
+        &self,
+        account: AccountId,
+        devices: &[DeviceId],
+        limit: usize,
+    ) -> Vec<PresenceEntry> {
+        let last = devices.iter().flat_map(|device| {
+            let of_device =
+                |change: &&PresenceChange| change.account == account && change.device == *device;
+            self.history.iter().rev().filter(of_device).take(limit)
+        });
+        last.map(|change| PresenceEntry {
+            device: change.device,
+            at: change.at,
+            instance: change.instance,
+            generation: change.generation,
+            status: variant(DeviceStatus::ALL, DeviceStatus::as_str, change.status),
+            reason: change
+                .reason
+                .map(|word| variant(OfflineReason::ALL, OfflineReason::as_str, word)),
+        })
+        .collect()
     }
 
     pub(super) fn purge_presence_history(&mut self, before: Timestamp) -> usize {

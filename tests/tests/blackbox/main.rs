@@ -1,5 +1,8 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
+mod admin_access;
+mod admin_policy;
+mod admin_state;
 mod api_keys;
 mod blue_green;
 mod busy_sender;
@@ -53,3 +56,4 @@ mod timelines;
 mod traces;
 mod upgrade;
 mod verbatim;
+mod why_offline;

@@ -1,4 +1,4 @@
-//! One path of the API with the methods that it takes: what is served, what `Allow` says, and what
+//! One path of an API with the methods that it takes: what is served, what `Allow` says, and what
 //! is compared with the published description all come from here.
 
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ impl Endpoint {
     }
 
     /// Takes PUT.
-    pub(super) fn put<F, Args>(self, handler: F) -> Self
+    pub(crate) fn put<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
