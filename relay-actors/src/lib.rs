@@ -10,6 +10,7 @@ pub mod environment;
 mod fault_hooks;
 mod mailbox;
 mod presence;
+pub mod push;
 mod push_tokens;
 mod registry;
 mod relay;

@@ -25,6 +25,7 @@ use crate::directory::{
 };
 use crate::environment::Environment;
 use crate::presence::{CountGraces, PresenceActor};
+use crate::push::{FinishPushes, PushActor, PushServices, PushState, ReadPushState};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
@@ -92,6 +93,7 @@ struct Inner {
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
     credentials: Addr<CredentialsActor>,
+    push: Addr<PushActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -109,6 +111,8 @@ pub struct RelayState {
     pub key_sockets: usize,
     /// What waits for the database.
     pub store: StoreState,
+    /// What is pushed, and what became of all that was.
+    pub push: PushState,
     /// Bytes that wait to be written, in whole blocks: small backlogs are not counted.
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
@@ -117,12 +121,13 @@ pub struct RelayState {
 
 impl Relay {
     /// Starts the actors of a relay on the current arbiter. `tokens` checks what sockets show with
-    /// `auth.renew`.
+    /// `auth.renew`, `push` are the services through which phones are woken.
     pub fn start(
         limits: Arc<Limits>,
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
+        push: PushServices,
     ) -> Self {
         let core = Arc::new(Core {
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
@@ -137,6 +142,7 @@ impl Relay {
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
+        let push = PushActor::new(Arc::clone(&core), store.clone(), push).start();
         // Directory and presence know each other, so one of them is made inside the other's birth.
         let directory = Context::<DirectoryActor>::new();
         let environment = Arc::clone(&core.environment);
@@ -147,6 +153,7 @@ impl Relay {
             sessions.clone(),
             store.clone(),
             presence.clone(),
+            push.clone(),
         ));
         Self(Arc::new(Inner {
             core,
@@ -155,6 +162,7 @@ impl Relay {
             store,
             presence,
             credentials,
+            push,
             tokens,
         }))
     }
@@ -307,8 +315,21 @@ impl Relay {
                 none_left.notified().await;
             }
         });
-        if closed.await.is_err() {
+        let pushed = tokio::time::timeout(timeout, self.finish_pushes());
+        let (closed, pushed) = futures_util::future::join(closed, pushed).await;
+        if closed.is_err() {
             tracing::warn!(?timeout, "sockets did not close in time and are dropped");
+        }
+        if pushed.is_err() {
+            let PushState {
+                queued, in_flight, ..
+            } = self.push_state().await;
+            tracing::warn!(
+                ?timeout,
+                queued,
+                in_flight,
+                "pushes did not end in time and are dropped"
+            );
         }
         let released = self
             .store()
@@ -318,6 +339,21 @@ impl Relay {
         if let Err(error) = released {
             tracing::warn!(%error, "this instance's rows could not be released; another instance will correct them");
         }
+    }
+
+    /// What is pushed at the moment, and what became of all that was. A relay without it pushes
+    /// nothing any more, and goes on (PUSH-1).
+    pub async fn push_state(&self) -> PushState {
+        let state = self.0.push.send(ReadPushState).await;
+        state.unwrap_or_default()
+    }
+
+    /// Waits until all pushes that were accepted are over, and what became of them is stored (DR-3). A
+    /// `desktop_online` that its pause holds back is dropped. A push that waits for another attempt
+    /// takes its time: whoever has less gives up waiting.
+    pub async fn finish_pushes(&self) {
+        // An actor that is gone has nothing left.
+        let _ = self.0.push.send(FinishPushes).await;
     }
 
     /// What the relay holds.
@@ -331,6 +367,7 @@ impl Relay {
             sessions: self.sessions().send(CountSessions).await?,
             key_sockets: self.credentials().send(CountKeySockets).await?,
             store: self.store().send(ReadStoreState).await?,
+            push: self.push_state().await,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
         })

@@ -13,6 +13,7 @@ mod entrance;
 pub mod exit;
 mod logging;
 mod open_files;
+pub mod push;
 pub mod refusal;
 pub mod serve;
 pub mod server;

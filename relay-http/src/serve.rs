@@ -20,6 +20,7 @@ use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecre
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::logging;
+use crate::push::{self, PushError};
 use crate::server;
 use crate::system_environment::SystemEnvironment;
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
@@ -40,6 +41,9 @@ pub enum ServeError {
     /// No public keys to check tokens with.
     #[error("{0}")]
     PublicKeys(#[from] PublicKeysError),
+    /// A file of a push service cannot be used.
+    #[error(transparent)]
+    Push(#[from] PushError),
     /// The port cannot be listened on.
     #[error(
         "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
@@ -87,6 +91,7 @@ impl ServeError {
             Self::SigningSecret(_)
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
+            | Self::Push(_)
             | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
@@ -131,8 +136,9 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
 
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
-    let store = open_store(configuration).await?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
+    let push_services = push::services(configuration, &environment)?;
+    let store = open_store(configuration).await?;
     let tokens = UserTokens::new(
         configuration.settings.claim_rules(),
         secret.as_ref(),
@@ -146,6 +152,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
+        push_services.clone(),
     );
     let authenticator =
         Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
@@ -176,6 +183,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
+    push::log_what_is_off(&push_services);
     if let Some(made) = made {
         tracing::info!(
             file = %configuration.settings.secret_file.display(),

@@ -3,12 +3,14 @@
 
 mod device;
 mod environment;
+mod push;
 mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use relay_actors::push::PushServices;
 use relay_actors::{ConnectionOrigin, Relay, RelayState};
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
@@ -23,6 +25,7 @@ use uuid::Uuid;
 
 pub use device::{Device, Received};
 pub use environment::SimulatedEnvironment;
+pub use push::FakePush;
 pub use tokens::token;
 
 use crate::memory_store::MemoryStore;
@@ -75,6 +78,15 @@ impl Run {
 
     /// A relay on a store that another relay may use too.
     pub fn on_store(store: MemoryStore, change: impl FnOnce(&mut Limits)) -> Self {
+        Self::with_push(store, PushServices::default(), change)
+    }
+
+    /// A relay that wakes phones through these services.
+    pub fn with_push(
+        store: MemoryStore,
+        push: PushServices,
+        change: impl FnOnce(&mut Limits),
+    ) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
         let environment = Arc::new(SimulatedEnvironment::new());
@@ -83,6 +95,7 @@ impl Run {
             environment.clone(),
             Arc::new(store.clone()),
             Arc::new(SimulatedTokens(environment.clone())),
+            push,
         );
         Self {
             relay,
