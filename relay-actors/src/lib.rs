@@ -14,6 +14,7 @@ pub mod metrics;
 mod operators;
 mod outcomes;
 mod presence;
+pub mod push;
 mod push_tokens;
 mod registry;
 mod relay;

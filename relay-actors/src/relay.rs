@@ -32,6 +32,7 @@ use crate::mailbox::post;
 use crate::metrics::{Metrics, Tallies, Tally};
 use crate::outcomes::OutcomesActor;
 use crate::presence::{CountGraces, PresenceActor};
+use crate::push::{FinishPushes, PushActor, PushServices, PushState, ReadPushState};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
@@ -121,6 +122,7 @@ struct Inner {
     credentials: Addr<CredentialsActor>,
     drain: Addr<DrainActor>,
     outcomes: Addr<OutcomesActor>,
+    push: Addr<PushActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -138,6 +140,8 @@ pub struct RelayState {
     pub key_sockets: usize,
     /// What waits for the database.
     pub store: StoreState,
+    /// What is pushed, and what became of all that was.
+    pub push: PushState,
     /// Bytes that wait to be written, in whole blocks: small backlogs are not counted.
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
@@ -152,14 +156,22 @@ pub struct RelayState {
 
 impl Relay {
     /// Starts the actors of a relay on the current arbiter. `tokens` checks what sockets show with
-    /// `auth.renew`.
+    /// `auth.renew`, `push` are the services through which phones are woken.
     pub fn start(
         limits: Arc<Limits>,
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
+        push: PushServices,
     ) -> Self {
-        Self::start_observed(limits, environment, store, tokens, Telemetry::default())
+        Self::start_observed(
+            limits,
+            environment,
+            store,
+            tokens,
+            push,
+            Telemetry::default(),
+        )
     }
 
     /// The same, with figures that somebody reads and traces that somebody keeps.
@@ -168,6 +180,7 @@ impl Relay {
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
+        push: PushServices,
         telemetry: Telemetry,
     ) -> Self {
         let Telemetry { metrics, traces } = telemetry;
@@ -188,6 +201,7 @@ impl Relay {
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
+        let push = PushActor::new(Arc::clone(&core), store.clone(), push).start();
         // Directory and presence know each other, so one of them is made inside the other's birth.
         let directory = Context::<DirectoryActor>::new();
         let environment = Arc::clone(&core.environment);
@@ -198,12 +212,14 @@ impl Relay {
             sessions.clone(),
             store.clone(),
             presence.clone(),
+            push.clone(),
         ));
         let drain = DrainActor::new(
             Arc::clone(&core),
             directory.clone(),
             sessions.clone(),
             store.clone(),
+            push.clone(),
         )
         .start();
         Self(Arc::new(Inner {
@@ -215,6 +231,7 @@ impl Relay {
             credentials,
             drain,
             outcomes,
+            push,
             tokens,
         }))
     }
@@ -396,6 +413,21 @@ impl Relay {
         self.0.core.drain.clone()
     }
 
+    /// What is pushed at the moment, and what became of all that was. A relay without it pushes
+    /// nothing any more, and goes on (PUSH-1).
+    pub async fn push_state(&self) -> PushState {
+        let state = self.0.push.send(ReadPushState).await;
+        state.unwrap_or_default()
+    }
+
+    /// Waits until all pushes that were accepted are over, and what became of them is stored (DR-3). A
+    /// `desktop_online` that its pause holds back is dropped. A push that waits for another attempt
+    /// takes its time: whoever has less gives up waiting.
+    pub async fn finish_pushes(&self) {
+        // An actor that is gone has nothing left.
+        let _ = self.0.push.send(FinishPushes).await;
+    }
+
     /// What the relay holds.
     ///
     /// # Errors
@@ -407,6 +439,7 @@ impl Relay {
             sessions: self.sessions().send(CountSessions).await?,
             key_sockets: self.credentials().send(CountKeySockets).await?,
             store: self.store().send(ReadStoreState).await?,
+            push: self.push_state().await,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
             pending_requests: self.core().tallies().read(Tally::RpcPending),

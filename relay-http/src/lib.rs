@@ -17,6 +17,7 @@ pub mod exit;
 pub mod figures;
 mod logging;
 mod open_files;
+pub mod push;
 pub mod refusal;
 pub mod serve;
 pub mod server;

@@ -28,6 +28,7 @@ use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
+use crate::push::{self, PushError};
 use crate::server;
 use crate::system_environment::SystemEnvironment;
 use crate::traces::{Traces, TracesError};
@@ -53,6 +54,9 @@ pub enum ServeError {
     /// No public keys to check tokens with.
     #[error("{0}")]
     PublicKeys(#[from] PublicKeysError),
+    /// A file of a push service cannot be used.
+    #[error(transparent)]
+    Push(#[from] PushError),
     /// The port cannot be listened on.
     #[error(
         "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
@@ -105,6 +109,7 @@ impl ServeError {
             Self::SigningSecret(_)
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
+            | Self::Push(_)
             | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
@@ -149,8 +154,9 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
 
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
-    let store = open_store(configuration).await?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
+    let push_services = push::services(configuration, &environment)?;
+    let store = open_store(configuration).await?;
     let tokens = UserTokens::new(
         configuration.settings.claim_rules(),
         secret.as_ref(),
@@ -166,6 +172,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
+        push_services.clone(),
         Telemetry {
             metrics: Arc::clone(figures.metrics()),
             traces: traces
@@ -240,6 +247,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
+    push::log_what_is_off(&push_services);
     if let Some(made) = made {
         tracing::info!(
             file = %configuration.settings.secret_file.display(),

@@ -81,6 +81,25 @@ pub const SHOWN_PRESENCE_CHANGES: usize = 20;
 /// How long an operator's question may take that the actors answer: one that hangs is told, not
 /// waited for (OP-9).
 pub const OPERATOR_ANSWER_TIMEOUT: Duration = secs(2);
+/// The longest title of an alert, in characters (PUSH-3).
+pub const PUSH_TITLE_CHARACTERS: usize = 120;
+/// The longest body of an alert, in characters (PUSH-3).
+pub const PUSH_BODY_CHARACTERS: usize = 1_000;
+/// What APNs and FCM take of one push, in bytes: a longer alert is cut further (PUSH-3).
+pub const PUSH_PAYLOAD_BYTES: usize = 4_096;
+/// The longest `apns-collapse-id`, in bytes (PUSH-2).
+pub const APNS_COLLAPSE_ID_BYTES: usize = 64;
+/// How long a provider token is used; Apple takes it for an hour (PUSH-1).
+pub const PROVIDER_TOKEN_LIFETIME: Duration = mins(40);
+/// The least time between two provider tokens that Apple takes (PUSH-1).
+pub const PROVIDER_TOKEN_PAUSE: Duration = mins(20);
+/// What is read of a push service's answer, in bytes.
+pub const PUSH_ANSWER_BYTES: usize = 64 * KIB;
+/// How far two clocks may be apart before that is named as the cause of a refusal (PUSH-1).
+pub const PUSH_CLOCK_TOLERANCE: Duration = mins(1);
+/// How often a connection to APNs with pushes under way is asked whether it still stands, and how long
+/// the answer may take.
+pub const PUSH_KEEP_ALIVE: Duration = secs(10);
 
 /// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
 pub const MIN_RSA_KEY_BITS: usize = 2_048;
@@ -399,8 +418,26 @@ limits! {
     drain.stall_tolerance => drain_stall_tolerance, DRAIN_STALL_TOLERANCE: Duration = secs(5), millis(10)..=mins(10);
     /// Over what time a drain spreads the closes of the device sockets (DR-3).
     drain.close_spread => close_spread, CLOSE_SPREAD: Duration = secs(5), millis(0)..=mins(10);
-    /// How long a draining process waits for its sockets to close, once the last was told to.
+    /// How long a draining process waits for its sockets to close once the last was told to,
+    /// and for pushes that were accepted (DR-3).
     drain.stop_timeout => stop_timeout, STOP_TIMEOUT: Duration = secs(5), millis(10)..=mins(5);
+
+    /// Pushes that may wait; the oldest `desktop_online` goes first when more come (PUSH-4).
+    push.queue => push_queue, PUSH_QUEUE: Count = 10_000, 1..=1_000_000;
+    /// Pushes that may be under way to their services at a time.
+    push.concurrency => push_concurrency, PUSH_CONCURRENCY: Count = 64, 1..=1_000;
+    /// How long a push service may take to answer (PUSH-4).
+    push.timeout => push_timeout, PUSH_TIMEOUT: Duration = secs(20), millis(50)..=mins(2);
+    /// How often at most a desktop's registrations wake the phones of its account (PUSH-2).
+    push.desktop_online_pause => desktop_online_pause, DESKTOP_ONLINE_PAUSE: Duration = secs(30), millis(0)..=hours(1);
+    /// How long a `desktop_online` is of use (PUSH-4).
+    push.desktop_online_lifetime => desktop_online_lifetime, DESKTOP_ONLINE_LIFETIME: Duration = secs(60), millis(50)..=hours(1);
+    /// How long an alert is of use (PUSH-4).
+    push.alert_lifetime => alert_lifetime, ALERT_LIFETIME: Duration = hours(1), millis(50)..=hours(24);
+    /// The wait after a push has failed for the first time; it doubles with each further failure (PUSH-4).
+    push.backoff => push_backoff, PUSH_BACKOFF: Duration = secs(1), millis(1)..=mins(10);
+    /// The longest wait of a push that keeps failing, unless its service asks for more (PUSH-4).
+    push.backoff_ceiling => push_backoff_ceiling, PUSH_BACKOFF_CEILING: Duration = mins(2), millis(1)..=hours(1);
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::account::{Pair, Route};
 use super::{Attach, Attached, DirectoryActor, NotAttached, PairEpoch, RegistrationSequence};
 use crate::mailbox::post;
 use crate::presence::{CancelGrace, StartGrace};
+use crate::push::DesktopRegistered;
 use crate::registry::{DesktopAttached, DesktopReconnecting, PhoneAttached, RegistryActor};
 use crate::sessions::OpenSession;
 use crate::socket::messages::CloseReason;
@@ -144,6 +145,8 @@ impl DirectoryActor {
         let leases = registry.send(DesktopAttached(attach.socket.clone()));
         post(&self.presence, CancelGrace((account, device)));
         self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
+        let pair = (account, device);
+        post(&self.push, DesktopRegistered { pair, generation });
         (registry, leases)
     }
 

@@ -11,6 +11,7 @@ use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{DeviceStatusEvent, SessionReply};
 
 use super::{PairEpoch, RegistrationSequence};
+use crate::push::Alert;
 use crate::registry::RegistryActor;
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
@@ -101,6 +102,8 @@ pub(crate) struct PublishEvent {
     pub(crate) device: DeviceId,
     pub(crate) connection: ConnectionId,
     pub(crate) text: OutgoingText,
+    /// What is to be pushed to the account's phones besides (PUSH-3).
+    pub(crate) alert: Option<Box<Alert>>,
     pub(crate) permit: InboundPermit,
 }
 

@@ -37,6 +37,7 @@ use crate::environment::FatalGuard;
 use crate::mailbox::post;
 use crate::metrics::Tally;
 use crate::presence::{PresenceActor, StartGrace};
+use crate::push::{AlertRequested, PushActor};
 use crate::registry::{DesktopGone, DesktopOffline, EndPair, PhoneGone};
 use crate::relay::Core;
 use crate::sessions::SessionActor;
@@ -68,6 +69,7 @@ pub(crate) struct DirectoryActor {
     sessions: Addr<SessionActor>,
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
+    push: Addr<PushActor>,
     accounts: HashMap<AccountId, Account>,
     sockets: IndexMap<ConnectionId, KnownSocket>,
     last_generation: u64,
@@ -85,6 +87,7 @@ impl DirectoryActor {
         sessions: Addr<SessionActor>,
         store: Addr<StoreActor>,
         presence: Addr<PresenceActor>,
+        push: Addr<PushActor>,
     ) -> Self {
         let fatal = FatalGuard::new("DirectoryActor", Arc::clone(&core.environment));
         Self {
@@ -92,6 +95,7 @@ impl DirectoryActor {
             sessions,
             store,
             presence,
+            push,
             accounts: HashMap::new(),
             sockets: IndexMap::new(),
             last_generation: 0,
@@ -360,6 +364,7 @@ impl Handler<PublishEvent> for DirectoryActor {
             device,
             connection,
             text,
+            alert,
             permit: _permit,
         } = event;
         let route = self
@@ -372,6 +377,10 @@ impl Handler<PublishEvent> for DirectoryActor {
             return;
         }
         self.publish(account_id, device, &text);
+        if let Some(alert) = alert {
+            let (account, alert) = (account_id, *alert);
+            post(&self.push, AlertRequested { account, alert });
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::directory::{
 };
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
+use crate::push::{FinishPushes, PushActor};
 use crate::relay::{Core, store_is_gone};
 use crate::sessions::{ForgetSessions, SessionActor};
 use crate::store::{MarkDraining, ReleaseInstance, StoreActor};
@@ -59,12 +60,17 @@ impl DrainActor {
         directory: Addr<DirectoryActor>,
         sessions: Addr<SessionActor>,
         store: Addr<StoreActor>,
+        push: Addr<PushActor>,
     ) -> Self {
         let fatal = FatalGuard::new("DrainActor", Arc::clone(&core.environment));
         Self {
             core,
             sessions,
-            workers: Workers { directory, store },
+            workers: Workers {
+                directory,
+                store,
+                push,
+            },
             begun: None,
             deadline: None,
             hurried: false,
@@ -212,6 +218,20 @@ impl DrainActor {
             ctx.spawn(closed.into_actor(self).map(move |closed, actor, ctx| {
                 if !closed {
                     tracing::warn!(?timeout, "sockets did not close in time and are dropped");
+                }
+                actor.finish_pushes(ctx);
+            })),
+        );
+    }
+
+    /// Lets pushes that were accepted come to their end, and what became of them to the database.
+    fn finish_pushes(&mut self, ctx: &mut Context<Self>) {
+        let timeout = self.core.limits().stop_timeout;
+        let finished = tokio::time::timeout(timeout, self.workers.push.send(FinishPushes));
+        self.step = Some(
+            ctx.spawn(finished.into_actor(self).map(move |finished, actor, ctx| {
+                if finished.is_err() {
+                    tracing::warn!(?timeout, "pushes did not end in time and are dropped");
                 }
                 actor.release(ctx);
             })),

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::DrainWork;
 use crate::directory::{Busy, DirectoryActor, FindBusy};
+use crate::push::{PushActor, ReadPushState};
 use crate::registry::ReadPairState;
 use crate::socket::messages::ReadSocketState;
 use crate::store::{ReadStoreState, StoreActor};
@@ -15,6 +16,7 @@ use crate::store::{ReadStoreState, StoreActor};
 pub(super) struct Workers {
     pub(super) directory: Addr<DirectoryActor>,
     pub(super) store: Addr<StoreActor>,
+    pub(super) push: Addr<PushActor>,
 }
 
 impl Workers {
@@ -38,7 +40,9 @@ impl Workers {
             let stalled = socket.stalled_since;
             stalled.is_none_or(|since| since > patience)
         });
-        // Last, as answers and closes of the others lead to it.
+        // A relay without it pushes nothing any more.
+        let push = self.push.send(ReadPushState).await.unwrap_or_default();
+        // Last, as what the others do leads to it.
         let store = self.store.send(ReadStoreState).await?;
         Ok(DrainWork {
             requests: requests.map(|pair| pair.pending).sum(),
@@ -49,7 +53,7 @@ impl Workers {
                 })
                 .sum(),
             database: store.calls + store.presence,
-            push: 0,
+            push: push.queued + push.in_flight,
         })
     }
 }

@@ -164,20 +164,6 @@ impl Metrics {
         series
             .counter(Metric::TracesExported, NO_LABELS)
             .increment(0);
-        for (provider, kind) in [
-            ("apns", "alert"),
-            ("apns", "desktop_online"),
-            ("fcm", "alert"),
-            ("fcm", "desktop_online"),
-        ] {
-            series
-                .counter(Metric::Push, [provider, kind, "sent"])
-                .increment(0);
-        }
-        self.set_draining(false);
-        for kind in ["sockets", "requests", "presence"] {
-            self.set_drain_work(kind, 0);
-        }
     }
 
     fn series(&self) -> Series<'_> {
@@ -258,30 +244,9 @@ impl Metrics {
             .record(took);
     }
 
-    /// A push message came to an end (PUSH-5).
-    pub fn pushed(&self, provider: &'static str, kind: &'static str, outcome: &'static str) {
-        self.series()
-            .counter(Metric::Push, [provider, kind, outcome])
-            .increment(1);
-    }
-
     /// Which version runs.
     pub fn set_version(&self, version: &'static str) {
         self.series().gauge(Metric::BuildInfo, [version]).set(1);
-    }
-
-    /// Whether the relay drains (DR-1).
-    pub fn set_draining(&self, draining: bool) {
-        self.series()
-            .gauge(Metric::Draining, NO_LABELS)
-            .set(u8::from(draining));
-    }
-
-    /// How much of one kind of work a draining relay still waits for.
-    pub fn set_drain_work(&self, kind: &'static str, number: usize) {
-        self.series()
-            .gauge(Metric::DrainWork, [kind])
-            .set(number as f64);
     }
 
     /// The collector took spans (OP-7).

@@ -111,7 +111,7 @@ metric_names! {
     Draining = "relay_draining", MetricKind::Gauge, Count, [],
         "1 from the moment at which the relay takes no registration any more, else 0 (DR-1).";
     DrainWork = "relay_drain_work", MetricKind::Gauge, Count, ["kind"],
-        "What a draining relay still waits for, by kind; 0 while it does not drain.";
+        "What a draining relay still waits for, by kind: requests, frames, database, push (as its last look found them), sockets; 0 while it does not drain (DR-2, DR-3).";
 
     SocketsAccepted = "relay_sockets_accepted_total", MetricKind::Counter, Count, [],
         "Device sockets that were upgraded.";
@@ -201,7 +201,9 @@ metric_names! {
         "Database calls that came to nothing: queue_full, unavailable (away, or too late), not_writable (read-only, or a full disk) or failed.";
 
     Push = "relay_push_total", MetricKind::Counter, Count, ["provider", "kind", "outcome"],
-        "Push messages by provider (apns, fcm), kind and outcome (PUSH-5).";
+        "Pushes by provider (apns, fcm; unread: before the phone's token was read), kind and outcome (PUSH-4).";
+    PushPending = "relay_push_pending", MetricKind::Gauge, Count, ["state"],
+        "Pushes that are queued, or in_flight to their service.";
 
     HttpRequests = "relay_http_requests_total", MetricKind::Counter, Count, ["route", "method", "status"],
         "HTTP calls that are no upgrades, by the route's pattern (other: none), method and status.";

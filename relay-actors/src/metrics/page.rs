@@ -98,7 +98,42 @@ impl Relay {
             Metric::UnfinishedBytes,
             usize::try_from(ceilings.unfinished.held()).unwrap_or(usize::MAX),
         );
+        self.publish_push().await;
+        self.publish_drain().await?;
         metrics.publish_tallies();
+        Ok(())
+    }
+
+    async fn publish_push(&self) {
+        let (series, push) = (self.metrics().series(), self.push_state().await);
+        for (service, kind, outcome, count) in push.counts.iter() {
+            let labels = [service.as_str(), kind.as_str(), outcome.as_str()];
+            let key = Series::key(Metric::Push, labels);
+            let counter = series.0.register_counter(&key, &super::METADATA);
+            counter.absolute(count);
+        }
+        for (state, number) in [("queued", push.queued), ("in_flight", push.in_flight)] {
+            series
+                .gauge(Metric::PushPending, [state])
+                .set(number as f64);
+        }
+    }
+
+    async fn publish_drain(&self) -> Result<(), MailboxError> {
+        let (series, drain) = (self.metrics().series(), self.drain_state().await?);
+        series
+            .gauge(Metric::Draining, NO_LABELS)
+            .set(u8::from(self.drain_signal().refuses()));
+        let work = drain.work.unwrap_or_default();
+        for (kind, number) in [
+            ("requests", work.requests as f64),
+            ("frames", work.frames as f64),
+            ("database", work.database as f64),
+            ("push", work.push as f64),
+            ("sockets", drain.sockets_left.unwrap_or_default() as f64),
+        ] {
+            series.gauge(Metric::DrainWork, [kind]).set(number);
+        }
         Ok(())
     }
 

@@ -297,8 +297,12 @@ impl SocketActor {
                 let text = text();
                 self.store_event(change, text, ctx);
             }
-            EventAction::Publish => {
+            action @ (EventAction::Publish | EventAction::Notify(_)) => {
                 let text = text();
+                let alert = match action {
+                    EventAction::Notify(alert) => Some(Box::new(alert)),
+                    _ => None,
+                };
                 let (account, connection) = (self.origin.account, self.connection);
                 let permit = self.inbound.take(text.len());
                 post(
@@ -308,6 +312,7 @@ impl SocketActor {
                         device,
                         connection,
                         text,
+                        alert,
                         permit,
                     },
                 );

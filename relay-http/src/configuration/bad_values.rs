@@ -31,6 +31,12 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("database.migrate_at_start", &["yes", "1", "True"]),
         ("auth.hs256_secret", &["hunter2"]),
         ("auth.jwks_url", &["ftp://idp.example/keys", "idp.example"]),
+        (
+            "push.apns.endpoint",
+            &["ftp://push.example", "push.example"],
+        ),
+        ("push.apns.sandbox_endpoint", &["http://push.example"]),
+        ("push.fcm.endpoint", &["https://me:hunter2@push.example"]),
         ("telemetry.log_format", &["xml", "JSON"]),
         ("telemetry.log_level", &["verbose"]),
         (

@@ -8,6 +8,7 @@ use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitVal
 use super::Settings;
 use super::jwks_url::JwksUrlError;
 use super::otlp_endpoint::OtlpEndpointError;
+use super::push::PUSH_KEYS;
 use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
@@ -23,13 +24,13 @@ const TRUE_OR_FALSE: &str = "true or false";
 
 /// A key that is not a protocol limit.
 pub struct SettingKey {
-    section: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-    allowed: &'static str,
-    secret: bool,
-    set: fn(&mut Settings, &str) -> Result<(), String>,
-    show: fn(&Settings) -> Option<String>,
+    pub(super) section: &'static str,
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) allowed: &'static str,
+    pub(super) secret: bool,
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(super) show: fn(&Settings) -> Option<String>,
 }
 
 /// A key of the configuration.
@@ -313,7 +314,7 @@ fn truth(text: &str) -> Result<bool, String> {
         .map_err(|_| "neither true nor false".to_owned())
 }
 
-fn not_empty(text: &str) -> Result<&str, String> {
+pub(super) fn not_empty(text: &str) -> Result<&str, String> {
     if text.is_empty() {
         Err("empty".to_owned())
     } else {
@@ -324,7 +325,7 @@ fn not_empty(text: &str) -> Result<&str, String> {
 impl Key {
     /// Every key, sections together, in the order of the reference.
     pub fn all() -> Vec<Self> {
-        let settings = SETTING_KEYS.iter().map(Self::Setting);
+        let settings = SETTING_KEYS.iter().chain(PUSH_KEYS).map(Self::Setting);
         let mut keys: Vec<Self> = settings.chain(LIMIT_KEYS.iter().map(Self::Limit)).collect();
         let mut sections: Vec<&str> = Vec::new();
         for key in &keys {

@@ -11,6 +11,7 @@ mod layers;
 mod origin;
 mod otlp_endpoint;
 mod problem;
+mod push;
 mod reference;
 mod secret;
 mod telemetry;
@@ -29,6 +30,7 @@ pub use keys::{Key, MIN_SECRET_BYTES};
 pub use origin::Origin;
 pub use otlp_endpoint::{OtlpEndpoint, OtlpEndpointError};
 pub use problem::{Assignment, ConfigurationError, Problem};
+pub use push::{ApnsKeys, FcmKeys, PushEndpoint, PushEndpointError, PushSettings};
 pub use reference::{effective, reference};
 pub use secret::Secret;
 pub use telemetry::{LogFormat, LogLevel};
@@ -71,6 +73,8 @@ pub struct Settings {
     pub issuer: Option<String>,
     /// What the `aud` of a user token must contain.
     pub audience: Option<String>,
+    /// How phones are woken.
+    pub push: PushSettings,
     /// The form of the log.
     pub log_format: LogFormat,
     /// What is logged.
@@ -100,6 +104,7 @@ impl Default for Settings {
             jwks_url: None,
             issuer: None,
             audience: None,
+            push: PushSettings::default(),
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
             otlp_endpoint: None,
@@ -476,6 +481,38 @@ mod tests {
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");
         }
+    }
+
+    /// PUSH-1, OP-1: a key of Apple's comes with its id, its team and an app, in files and variables too.
+    #[test]
+    fn apns_is_configured_as_a_whole() {
+        let whole = [
+            ("push.apns.key_file", "k.p8"),
+            ("push.apns.key_id", "ABC123DEFG"),
+            ("push.apns.team_id", "DEF123GHIJ"),
+            ("push.apns.topic", "app.example"),
+        ];
+        assert!(with_flags(&whole).is_ok());
+        for missing in 0..whole.len() {
+            let mut flags = whole.to_vec();
+            let (key, _) = flags.remove(missing);
+            let message = messages(with_flags(&flags)).join("\n");
+            assert!(message.contains(key), "{message}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("relay.toml");
+        let text =
+            "[push]\nqueue = 9\n[push.apns]\nkey_file = \"k.p8\"\nteam_id = \"T\"\ntopic = \"a\"\n";
+        std::fs::write(&file, text).unwrap();
+        let read = Configuration::load(Sources {
+            file: Some(file),
+            environment: vec![("RELAY__PUSH__APNS__KEY_ID".into(), "K".into())],
+            ..Sources::default()
+        });
+        let settings = read.unwrap().settings;
+        assert_eq!(settings.limits.push_queue, 9);
+        assert_eq!(settings.push.apns.key_id.as_deref(), Some("K"));
+        assert_eq!(settings.push.apns.topic.as_deref(), Some("a"));
     }
 
     /// HTTP-4, OP-2: with public keys alone there is no shared secret, unless one is asked for.

@@ -3,12 +3,14 @@
 
 mod device;
 mod environment;
+mod push;
 mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use relay_actors::push::PushServices;
 use relay_actors::{ConnectionOrigin, Relay, RelayState, Telemetry};
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
@@ -23,6 +25,7 @@ use uuid::Uuid;
 
 pub use device::{Device, Received};
 pub use environment::SimulatedEnvironment;
+pub use push::FakePush;
 pub use tokens::token;
 
 use crate::memory_store::MemoryStore;
@@ -84,6 +87,24 @@ impl Run {
         change: impl FnOnce(&mut Limits),
         telemetry: Telemetry,
     ) -> Self {
+        Self::full(store, change, PushServices::default(), telemetry)
+    }
+
+    /// A relay that wakes phones through these services.
+    pub fn with_push(
+        store: MemoryStore,
+        push: PushServices,
+        change: impl FnOnce(&mut Limits),
+    ) -> Self {
+        Self::full(store, change, push, Telemetry::default())
+    }
+
+    fn full(
+        store: MemoryStore,
+        change: impl FnOnce(&mut Limits),
+        push: PushServices,
+        telemetry: Telemetry,
+    ) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
         let environment = Arc::new(SimulatedEnvironment::new());
@@ -92,6 +113,7 @@ impl Run {
             environment.clone(),
             Arc::new(store.clone()),
             Arc::new(SimulatedTokens(environment.clone())),
+            push,
             telemetry,
         );
         Self {

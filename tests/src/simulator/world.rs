@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use relay_actors::push::PushServices;
 use relay_actors::{ConnectionOrigin, Relay};
 use relay_model::credentials::Credentials;
 use relay_model::store::{DeviceFilter, RegistrationOutcome};
@@ -152,6 +153,7 @@ pub(super) async fn run(seed: u64, acts: usize) -> Run {
         Arc::clone(&environment) as _,
         Arc::new(store.clone()),
         Arc::new(SimulatedTokens(Arc::clone(&environment) as _)),
+        PushServices::default(),
     );
     let memories = cast.devices().map(|device| Memory {
         target: cast.member(device).target,
