@@ -26,6 +26,7 @@ mod large_messages;
 mod liveness;
 mod log;
 mod messages;
+mod operator_commands;
 mod origins;
 mod postgres;
 mod presence;

@@ -7,3 +7,4 @@ mod examples;
 mod links;
 mod pages;
 mod rules;
+mod why_offline_tables;
