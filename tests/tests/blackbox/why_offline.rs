@@ -251,7 +251,8 @@ async fn its_relay_was_killed() {
         ("presence.sweep_interval", "50ms"),
     ])
     .await;
-    let device = relay.desktop(&Account::new()).await.device.clone();
+    let desktop = relay.desktop(&Account::new()).await;
+    let device = desktop.device.clone();
     relay
         .eventually("the row to be online", async || {
             relay.site().database().status(&device) == "online"
