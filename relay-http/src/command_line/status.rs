@@ -72,7 +72,10 @@ impl Arguments {
                 output.flush()?;
                 tokio::select! {
                     biased;
-                    interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
+                    interrupted = tokio::signal::ctrl_c() => {
+                        interrupted?;
+                        return Ok(());
+                    }
                     () = tokio::time::sleep(WATCH_INTERVAL) => {}
                 }
                 let text = match shown(&client, json).await {
