@@ -12,9 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::limits::{OPERATOR_ANSWER_TIMEOUT, SHOWN_PRESENCE_CHANGES};
-use relay_model::store::{
-    DeviceStatus, DeviceType, KnownDevice, OfflineReason, PresenceEntry, StoreError,
-};
+use relay_model::store::{DeviceStatus, KnownDevice, OfflineReason, PresenceEntry, StoreError};
 use relay_model::time::Timestamp;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -282,34 +280,27 @@ impl DeviceView {
     }
 
     fn of_row(known: KnownDevice) -> Self {
+        let row = &known.row;
         // A row begins as offline; only a connection has ever made it anything.
-        let was_connected = known.row.last_seen.is_some();
+        let was_connected = row.last_seen.is_some();
         Self {
-            status: known.row.status,
-            offline_reason: known.row.offline_reason,
+            status: row.status,
+            offline_reason: row.offline_reason,
             since: was_connected.then_some(known.status_at),
-            ..Self::of_nobody(known.row.id)
+            ..Self::of_nobody(row.id)
         }
         .with_row(known)
     }
 
-    fn with_row(self, known: KnownDevice) -> Self {
-        Self {
-            known: Some(known),
-            ..self
-        }
+    fn with_row(mut self, known: KnownDevice) -> Self {
+        self.known = Some(known);
+        self
     }
 
     fn take_presence(&mut self, live: &LiveDevice) {
         self.status = live.status;
         self.offline_reason = live.reason;
         self.since = Some(live.since);
-    }
-
-    /// Whether it is a phone, as far as that is known.
-    pub fn is_phone(&self) -> bool {
-        let known = self.known.as_ref();
-        known.is_some_and(|known| known.row.device_type == DeviceType::Mobile)
     }
 }
 

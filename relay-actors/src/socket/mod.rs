@@ -414,7 +414,7 @@ impl Actor for SocketActor {
 impl Drop for SocketActor {
     fn drop(&mut self) {
         if !self.detached && std::thread::panicking() {
-            self.remember_close(EndReason::SocketFailed, None);
+            self.log_close(EndReason::SocketFailed, None, None);
         }
         if let Some(key) = self.api_key() {
             let connection = self.connection;

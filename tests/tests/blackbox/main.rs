@@ -32,6 +32,7 @@ mod log;
 mod log_lost;
 mod logout;
 mod messages;
+mod operator_commands;
 mod origins;
 mod postgres;
 mod presence;
