@@ -480,7 +480,7 @@ impl Handler<ReadSocketState> for SocketActor {
             timeline,
             inbound: self.inbound.load(),
             unfinished: self.link.unfinished().unwrap_or_default(),
-            stalled_since: self.link.stalled_since(),
+            stalled_for: self.link.stalled_since().map(|since| since.elapsed()),
             round_trip: self.watchdog.round_trip(),
             silent_for: self.watchdog.silence(Instant::now()),
             peer: self.origin.peer,

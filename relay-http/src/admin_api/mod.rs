@@ -16,7 +16,7 @@ use crate::configuration::Secret;
 use crate::endpoint::Endpoint;
 use operator::OperatorToken;
 
-pub(crate) use drain::{Drain, Work};
+pub(crate) use drain::Drain;
 pub use explanation::{offline_reason, refusal};
 pub use openapi::description;
 pub use operator::OperatorError;

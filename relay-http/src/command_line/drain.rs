@@ -108,7 +108,6 @@ pub(super) fn line(drain: &Drain) -> String {
 mod tests {
     use super::super::tests::relay;
     use super::*;
-    use crate::admin_api::Work;
     use crate::exit::ExitStatus;
 
     /// DR-2, DR-3: what is still waited for is told, by phase.
@@ -123,12 +122,8 @@ mod tests {
         };
         assert_eq!(line(&drain), "announced");
         drain.phase = "draining".to_owned();
-        drain.work = Some(Work {
-            requests: 2,
-            frames: 1,
-            database: 0,
-            push: 3,
-        });
+        let work = r#"{"requests":2,"frames":1,"database":0,"push":3}"#;
+        drain.work = serde_json::from_str(work).unwrap();
         assert_eq!(
             line(&drain),
             "draining: waiting for 2 requests, 1 frames, 0 database calls, 3 pushes"
