@@ -11,10 +11,13 @@ fn set_read_only(database: &mut Database, read_only: bool) {
     let name = database
         .lines("SELECT current_database()::text AS line")
         .remove(0);
+    database.execute("SET default_transaction_read_only = off");
     database.execute(&format!(
-        "SET default_transaction_read_only = off;
-         ALTER DATABASE \"{name}\" SET default_transaction_read_only = {read_only};
-         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        "ALTER DATABASE \"{name}\" SET default_transaction_read_only = {read_only}"
+    ));
+    // Behind the change: connections that are made anew find it.
+    database.execute(&format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = '{name}' AND pid <> pg_backend_pid()"
     ));
 }
