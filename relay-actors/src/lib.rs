@@ -21,8 +21,9 @@ mod store;
 pub use directory::{DirectoryState, LiveDevice};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
-pub use operators::{DeviceView, LeaseView, Overview, PairTotals, RouteView, Unanswered};
+pub use operators::{DeviceView, LeaseView, Overview, RouteView, Unanswered};
 pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
+pub use registry::tally::PairTotals;
 pub use registry::{HeldLease, PairCounts, PairState};
 pub use relay::{ConnectionOrigin, Relay, RelayState};
 pub use store::StoreState;
