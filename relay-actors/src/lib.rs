@@ -5,21 +5,30 @@ mod api_keys;
 pub mod credentials;
 mod device_changes;
 mod directory;
+mod drain;
 pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
 mod mailbox;
+pub mod metrics;
+mod operators;
+mod outcomes;
 mod presence;
+pub mod push;
 mod push_tokens;
 mod registry;
 mod relay;
 mod sessions;
 pub mod socket;
 mod store;
+pub mod traces;
 
 pub use directory::{DirectoryState, LiveDevice};
+pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
-pub use registry::{PairCounts, PairState};
-pub use relay::{ConnectionOrigin, Relay, RelayState};
+pub use operators::{DeviceView, LeaseView, Overview, PairTotals, RouteView, Unanswered};
+pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
+pub use registry::{HeldLease, PairCounts, PairState};
+pub use relay::{ConnectionOrigin, Relay, RelayState, Telemetry};
 pub use store::StoreState;

@@ -13,7 +13,8 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason, StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, Elsewhere, OfflineReason,
+    StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
@@ -21,10 +22,17 @@ use tokio::time::Instant;
 use crate::credentials::{CountKeySockets, CredentialsActor, TokenVerifier};
 use crate::directory::{
     CountCloses, DirectoryActor, DirectoryState, FindPair, FindRoute, LiveDevice,
-    ReadDirectoryState, ReadLiveDevices, RegistrationSequence, StopSockets,
+    ReadDirectoryState, ReadLiveDevices, RegistrationSequence,
+};
+use crate::drain::{
+    AwaitDrained, BeginDrain, DrainActor, DrainSignal, DrainState, HurryDrain, ReadDrainState,
 };
 use crate::environment::Environment;
+use crate::mailbox::post;
+use crate::metrics::{Metrics, Tallies, Tally};
+use crate::outcomes::OutcomesActor;
 use crate::presence::{CountGraces, PresenceActor};
+use crate::push::{FinishPushes, PushActor, PushServices, PushState, ReadPushState};
 use crate::registry::timeline_numbers::TimelineNumbers;
 use crate::registry::{PairState, ReadPairState};
 use crate::sessions::{CountSessions, SessionActor};
@@ -33,9 +41,9 @@ use crate::socket::messages::ReadSocketState;
 use crate::socket::transport::Transport;
 use crate::socket::{SocketActor, SocketState};
 use crate::store::{
-    CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, ReleaseInstance, StoreActor,
-    StoreState,
+    CheckDatabase, ListDevices, ReadProtocolFloor, ReadStoreState, StoreActor, StoreState,
 };
+use crate::traces::TraceSink;
 
 /// What the door learned about a connection from its upgrade request (TR-2).
 #[derive(Debug, Clone)]
@@ -55,7 +63,17 @@ pub struct ConnectionOrigin {
     pub peer: Option<SocketAddr>,
 }
 
-/// What every actor of a relay shares; nothing in it changes but a counter and the limits.
+/// Where a relay tells what it does; by default nowhere.
+#[derive(Default)]
+pub struct Telemetry {
+    /// Its figures (OP-6).
+    pub metrics: Arc<Metrics>,
+    /// Who keeps the traces of its requests (OP-7).
+    pub traces: Option<Arc<dyn TraceSink>>,
+}
+
+/// What every actor of a relay shares; nothing in it changes but counters, the limits and the drain's
+/// phase.
 pub(crate) struct Core {
     /// Replaced as a whole, read without a lock; see [`Core::limits`].
     limits: ArcSwap<Limits>,
@@ -65,7 +83,12 @@ pub(crate) struct Core {
     pub(crate) started_at: Timestamp,
     pub(crate) started: Instant,
     pub(crate) ceilings: Ceilings,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Who keeps traces; without it none are made.
+    pub(crate) traces: Option<Arc<dyn TraceSink>>,
     pub(crate) timeline_numbers: Arc<TimelineNumbers>,
+    /// How far the drain has come; DrainActor moves it.
+    pub(crate) drain: DrainSignal,
     registrations: AtomicU64,
 }
 
@@ -73,6 +96,11 @@ impl Core {
     /// The limits in force; not to be held across an await.
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.limits.load()
+    }
+
+    /// What is counted with every frame.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.metrics.tallies
     }
 
     /// The rank of a registration that was just read.
@@ -92,6 +120,9 @@ struct Inner {
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
     credentials: Addr<CredentialsActor>,
+    drain: Addr<DrainActor>,
+    outcomes: Addr<OutcomesActor>,
+    push: Addr<PushActor>,
     tokens: Arc<dyn TokenVerifier>,
 }
 
@@ -109,34 +140,68 @@ pub struct RelayState {
     pub key_sockets: usize,
     /// What waits for the database.
     pub store: StoreState,
+    /// What is pushed, and what became of all that was.
+    pub push: PushState,
     /// Bytes that wait to be written, in whole blocks: small backlogs are not counted.
     pub outbound_bytes: u64,
     /// Bytes of unfinished messages.
     pub unfinished_bytes: u64,
+    /// Requests without a final answer, of all pairs.
+    pub pending_requests: u64,
+    /// Leases of phones, of all pairs.
+    pub leases: u64,
+    /// Messages of all sockets on their way to, or in, registries and the directory.
+    pub under_way: u64,
 }
 
 impl Relay {
     /// Starts the actors of a relay on the current arbiter. `tokens` checks what sockets show with
-    /// `auth.renew`.
+    /// `auth.renew`, `push` are the services through which phones are woken.
     pub fn start(
         limits: Arc<Limits>,
         environment: Arc<dyn Environment>,
         store: Arc<dyn DeviceStore>,
         tokens: Arc<dyn TokenVerifier>,
+        push: PushServices,
     ) -> Self {
+        Self::start_observed(
+            limits,
+            environment,
+            store,
+            tokens,
+            push,
+            Telemetry::default(),
+        )
+    }
+
+    /// The same, with figures that somebody reads and traces that somebody keeps.
+    pub fn start_observed(
+        limits: Arc<Limits>,
+        environment: Arc<dyn Environment>,
+        store: Arc<dyn DeviceStore>,
+        tokens: Arc<dyn TokenVerifier>,
+        push: PushServices,
+        telemetry: Telemetry,
+    ) -> Self {
+        let Telemetry { metrics, traces } = telemetry;
         let core = Arc::new(Core {
             instance: RelayInstanceId::from_uuid(environment.new_uuid()),
             started_at: environment.now(),
             started: Instant::now(),
-            ceilings: Ceilings::new(&limits),
+            ceilings: Ceilings::counting(&limits, Arc::clone(&metrics.tallies)),
+            metrics,
+            traces,
             timeline_numbers: Arc::default(),
+            drain: DrainSignal::default(),
             limits: ArcSwap::new(limits),
             environment,
             registrations: AtomicU64::new(0),
         });
+        let outcomes = OutcomesActor::new(Arc::clone(&core.environment)).start();
         let sessions = SessionActor::new(Arc::clone(&core)).start();
         let store = StoreActor::new(Arc::clone(&core), store).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
+        let push = PushActor::new(Arc::clone(&core), store.clone(), push).start();
         // Directory and presence know each other, so one of them is made inside the other's birth.
         let directory = Context::<DirectoryActor>::new();
         let environment = Arc::clone(&core.environment);
@@ -147,7 +212,16 @@ impl Relay {
             sessions.clone(),
             store.clone(),
             presence.clone(),
+            push.clone(),
         ));
+        let drain = DrainActor::new(
+            Arc::clone(&core),
+            directory.clone(),
+            sessions.clone(),
+            store.clone(),
+            push.clone(),
+        )
+        .start();
         Self(Arc::new(Inner {
             core,
             directory,
@@ -155,6 +229,9 @@ impl Relay {
             store,
             presence,
             credentials,
+            drain,
+            outcomes,
+            push,
             tokens,
         }))
     }
@@ -181,6 +258,10 @@ impl Relay {
 
     pub(crate) fn credentials(&self) -> &Addr<CredentialsActor> {
         &self.0.credentials
+    }
+
+    pub(crate) fn outcomes(&self) -> &Addr<OutcomesActor> {
+        &self.0.outcomes
     }
 
     pub(crate) fn tokens(&self) -> &dyn TokenVerifier {
@@ -238,24 +319,29 @@ impl Relay {
         let live = self.live_devices(account).await;
         let live = live.or_else(directory_is_gone)?;
         for device in devices {
-            match live.iter().find(|live| live.device == device.id) {
-                Some(live) => {
-                    device.status = live.status;
-                    device.offline_reason = live.reason;
-                }
-                None if self.is_expected_back(device) => {
-                    device.status = DeviceStatus::Reconnecting;
-                    device.offline_reason = None;
-                }
-                // Just hidden: that it is gone is on its way to the row (PR-4).
-                None if is_hidden(device) && device.status != DeviceStatus::Offline => {
-                    device.status = DeviceStatus::Offline;
-                    device.offline_reason = Some(OfflineReason::Hidden);
-                }
-                None => {}
-            }
+            self.show_presence(&live, device);
         }
         Ok(())
+    }
+
+    /// Puts the presence that holds now into a row; `live` is what the directory knows of its account.
+    pub(crate) fn show_presence(&self, live: &[LiveDevice], device: &mut DeviceRow) {
+        match live.iter().find(|live| live.device == device.id) {
+            Some(live) => {
+                device.status = live.status;
+                device.offline_reason = live.reason;
+            }
+            None if self.is_expected_back(device) => {
+                device.status = DeviceStatus::Reconnecting;
+                device.offline_reason = None;
+            }
+            // Just hidden: that it is gone is on its way to the row (PR-4).
+            None if is_hidden(device) && device.status != DeviceStatus::Offline => {
+                device.status = DeviceStatus::Offline;
+                device.offline_reason = Some(OfflineReason::Hidden);
+            }
+            None => {}
+        }
     }
 
     /// The account's devices that have a route or are within a grace, as this relay knows them,
@@ -268,12 +354,12 @@ impl Relay {
     }
 
     /// Whether a desktop that this relay does not know may still come over from another instance, so
-    /// that it must not be shown as offline yet (PR-8).
+    /// that it must not be shown as offline yet (PR-8, DR-5).
     fn is_expected_back(&self, device: &DeviceRow) -> bool {
         let core = &self.0.core;
         device.device_type == DeviceType::Desktop
             && device.relay_eligible
-            && core.expects_from_elsewhere(device.online_elsewhere_at)
+            && core.expected_until(device.elsewhere).is_some()
     }
 
     /// The protocol floor (REG-9).
@@ -298,26 +384,48 @@ impl Relay {
             .unwrap_or_else(store_is_gone)
     }
 
-    /// Closes every device socket with 1012, waits for them at most `drain.stop_timeout`, and gives
-    /// up this instance's rows. New sockets are closed the same way.
-    pub async fn stop(&self) {
-        let timeout = self.limits().stop_timeout;
-        let closed = tokio::time::timeout(timeout, async {
-            if let Ok(none_left) = self.directory().send(StopSockets).await {
-                none_left.notified().await;
-            }
-        });
-        if closed.await.is_err() {
-            tracing::warn!(?timeout, "sockets did not close in time and are dropped");
-        }
-        let released = self
-            .store()
-            .send(ReleaseInstance)
-            .await
-            .unwrap_or_else(store_is_gone);
-        if let Err(error) = released {
-            tracing::warn!(%error, "this instance's rows could not be released; another instance will correct them");
-        }
+    /// Begins to drain, for `cause`; asking again changes nothing (DR-1).
+    pub fn drain(&self, cause: &'static str) {
+        post(&self.0.drain, BeginDrain { cause });
+    }
+
+    /// Ends every wait of the drain at once, and begins it if need be (DR-4).
+    pub fn hurry_drain(&self) {
+        post(&self.0.drain, HurryDrain);
+    }
+
+    /// Returns once the relay is drained: everything is closed and stored then.
+    pub async fn drained(&self) {
+        // It ends with the process only.
+        _ = self.0.drain.send(AwaitDrained).await;
+    }
+
+    /// How far the drain has come.
+    ///
+    /// # Errors
+    /// When DrainActor is gone.
+    pub async fn drain_state(&self) -> Result<DrainState, MailboxError> {
+        self.0.drain.send(ReadDrainState).await
+    }
+
+    /// The drain's phase, for those who look often.
+    pub fn drain_signal(&self) -> DrainSignal {
+        self.0.core.drain.clone()
+    }
+
+    /// What is pushed at the moment, and what became of all that was. A relay without it pushes
+    /// nothing any more, and goes on (PUSH-1).
+    pub async fn push_state(&self) -> PushState {
+        let state = self.0.push.send(ReadPushState).await;
+        state.unwrap_or_default()
+    }
+
+    /// Waits until all pushes that were accepted are over, and what became of them is stored (DR-3). A
+    /// `desktop_online` that its pause holds back is dropped. A push that waits for another attempt
+    /// takes its time: whoever has less gives up waiting.
+    pub async fn finish_pushes(&self) {
+        // An actor that is gone has nothing left.
+        let _ = self.0.push.send(FinishPushes).await;
     }
 
     /// What the relay holds.
@@ -331,8 +439,12 @@ impl Relay {
             sessions: self.sessions().send(CountSessions).await?,
             key_sockets: self.credentials().send(CountKeySockets).await?,
             store: self.store().send(ReadStoreState).await?,
+            push: self.push_state().await,
             outbound_bytes: self.core().ceilings.outbound.held(),
             unfinished_bytes: self.core().ceilings.unfinished.held(),
+            pending_requests: self.core().tallies().read(Tally::RpcPending),
+            leases: self.core().tallies().read(Tally::TimelineLeases),
+            under_way: self.core().tallies().read(Tally::UnderWay),
         })
     }
 
@@ -377,16 +489,19 @@ impl Relay {
 }
 
 impl Core {
-    /// Whether a desktop that another instance knew online at `seen` may still come back to this one
-    /// without having been offline (PR-8).
-    pub(crate) fn expects_from_elsewhere(&self, seen: Option<Timestamp>) -> bool {
-        let remembered = self.started_at.minus(self.limits().reconnect_grace);
-        seen.is_some_and(|seen| seen >= remembered) && Instant::now() < self.startup_grace_end()
-    }
-
-    /// Until when such desktops are waited for.
-    pub(crate) fn startup_grace_end(&self) -> Instant {
-        self.started + self.limits().startup_grace
+    /// Until when a desktop that another instance held may come over without having been offline;
+    /// `None` if it is not waited for. After a start every such desktop is (PR-8); later those whose
+    /// relay drains, stopped or was lost a short time ago, since they come to this one (DR-5).
+    pub(crate) fn expected_until(&self, elsewhere: Option<Elsewhere>) -> Option<Instant> {
+        let Elsewhere { seen, live } = elsewhere?;
+        let (now, limits) = (Instant::now(), self.limits());
+        let remembered = self.started_at.minus(limits.reconnect_grace);
+        let after_start = (seen >= remembered).then(|| self.started + limits.startup_grace);
+        let after_leaving = (!live).then(|| {
+            let gone_for = self.environment.now().since(seen);
+            now + limits.startup_grace.saturating_sub(gone_for)
+        });
+        after_start.max(after_leaving).filter(|until| *until > now)
     }
 }
 

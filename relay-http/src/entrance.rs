@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use actix_http::Protocol;
 use actix_http::error::DispatchError;
+use relay_actors::metrics::Metrics;
 use relay_model::limits::Limits;
 use tokio::net::TcpStream;
 
@@ -20,16 +21,18 @@ use crate::socket_options;
 pub(crate) struct Entrance {
     files: OpenFiles,
     proxies: Arc<Proxies>,
+    metrics: Arc<Metrics>,
     /// How long a PROXY protocol header may take to arrive.
     header_timeout: Duration,
 }
 
 impl Entrance {
     /// The entrance of this process, by its limits as they stand, behind `proxies`.
-    pub(crate) fn new(limits: &Limits, proxies: Arc<Proxies>) -> Self {
+    pub(crate) fn new(limits: &Limits, proxies: Arc<Proxies>, metrics: Arc<Metrics>) -> Self {
         Self {
             files: OpenFiles::of_this_process(limits),
             proxies,
+            metrics,
             header_timeout: limits.http_timeout,
         }
     }
@@ -43,6 +46,7 @@ impl Entrance {
         mut stream: TcpStream,
     ) -> Result<(TcpStream, Protocol, Option<SocketAddr>), DispatchError> {
         if self.files.are_used_up_by(&stream) {
+            self.metrics.connection_refused("open_files");
             OpenFiles::refuse(stream);
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
         }
@@ -55,6 +59,7 @@ impl Entrance {
         match proxy_header::peer_of(&mut stream, trusted, self.header_timeout).await {
             Ok(named) => Ok((stream, Protocol::Http1, Some(named))),
             Err(error) => {
+                self.metrics.connection_refused("proxy_header");
                 let peer = peer.map(tracing::field::display);
                 if error.is_ordinary() {
                     tracing::debug!(peer, reason = %error, "connection dropped");

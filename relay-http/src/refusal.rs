@@ -11,12 +11,15 @@ use actix_http::header::{
     WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, ResponseError};
+use relay_actors::Unanswered;
+use relay_model::limits::DRAIN_RETRY_AFTER_SECONDS;
 use relay_model::store::StoreError;
 use relay_model::websocket::handshake::{self, HandshakeError};
 use relay_model::wire::codes::ErrorCode;
 use serde::Serialize;
 use utoipa::{ToResponse, ToSchema};
 
+use crate::admin_api::OperatorError;
 use crate::allowed_origins::OriginError;
 use crate::authentication::{AuthenticationError, CredentialsError};
 use crate::connect_limit::TooOften;
@@ -31,6 +34,9 @@ pub enum Refusal {
     /// TR-2, HTTP-4: no valid credentials.
     #[error(transparent)]
     Unauthorized(#[from] CredentialsError),
+    /// Section 11: not the operator.
+    #[error(transparent)]
+    NotTheOperator(#[from] OperatorError),
     /// HTTP-4: the token cannot be judged, because the identity provider's keys were never read.
     #[error("the relay could not read its identity provider's keys yet; try again later")]
     KeysUnavailable,
@@ -91,6 +97,15 @@ pub enum Refusal {
     /// The account has no such device: unknown, foreign and forgotten alike.
     #[error("the account has no device with this id")]
     NoSuchDevice,
+    /// OP-9: neither the relay nor its database knows the account.
+    #[error(
+        "no device of this account is known; check the id (it is the `sub` of the account's tokens), and \
+         that its apps use this relay"
+    )]
+    NoSuchAccount,
+    /// OP-9: the relay hangs.
+    #[error(transparent)]
+    Silent(Unanswered),
     /// HTTP-4: the account has no such API key.
     #[error("the account has no API key with this id")]
     NoSuchKey,
@@ -115,6 +130,9 @@ pub enum Refusal {
     /// No file is left for another connection; whose fault it is stands in the log.
     #[error("the relay has too many connections; try again later")]
     TooManyConnections,
+    /// DR-1: the relay drains, and another one takes its devices.
+    #[error("the relay drains; connect again, to the one that follows it")]
+    Draining,
     /// The database is away; details are in the log only.
     #[error("the relay cannot reach its database; try again later")]
     RelayUnavailable,
@@ -132,6 +150,8 @@ pub enum Refusal {
 pub enum Requirement {
     /// A database that answers, and is in the form that this version needs.
     Database,
+    /// That it does not leave: no drain was asked for (DR-1).
+    NotDraining,
 }
 
 impl Requirement {
@@ -139,6 +159,7 @@ impl Requirement {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Database => "the database does not answer",
+            Self::NotDraining => "the relay drains",
         }
     }
 }
@@ -171,6 +192,15 @@ impl From<StoreError> for Refusal {
         // Not a warning: clients repeat their calls, and the store's own rounds warn already.
         tracing::debug!(%error, "a request was refused: no database");
         Self::RelayUnavailable
+    }
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Store(error) => error.into(),
+            Unanswered::Silent(_) => Self::Silent(unanswered),
+        }
     }
 }
 
@@ -213,8 +243,10 @@ impl Refusal {
     /// Its HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::NotFound | Self::NoSuchDevice | Self::NoSuchKey => StatusCode::NOT_FOUND,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => StatusCode::UNAUTHORIZED,
+            Self::NotFound | Self::NoSuchDevice | Self::NoSuchAccount | Self::NoSuchKey => {
+                StatusCode::NOT_FOUND
+            }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::Handshake(error) => {
                 StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST)
@@ -236,7 +268,9 @@ impl Refusal {
             }
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
+            | Self::Draining
             | Self::NotReady { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -244,8 +278,8 @@ impl Refusal {
     /// The stable code that clients branch on.
     pub const fn error_type(&self) -> ErrorType {
         match self {
-            Self::Unauthorized(_) => ErrorType::AuthRequired,
-            Self::NotFound | Self::NoSuchKey => ErrorType::NotFound,
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => ErrorType::AuthRequired,
+            Self::NotFound | Self::NoSuchAccount | Self::NoSuchKey => ErrorType::NotFound,
             Self::NoSuchDevice => ErrorType::Frame(ErrorCode::DeviceNotRegistered),
             Self::MethodNotAllowed { .. } | Self::Handshake(HandshakeError::NotGet) => {
                 ErrorType::MethodNotAllowed
@@ -272,16 +306,18 @@ impl Refusal {
             Self::NoRandomness => ErrorType::ServerFault,
             Self::Forbidden(_) => ErrorType::Frame(ErrorCode::Forbidden),
             Self::OriginNotAllowed(_) => ErrorType::OriginNotAllowed,
-            Self::RelayUnavailable | Self::KeysUnavailable | Self::NotReady { .. } => {
-                ErrorType::Frame(ErrorCode::RelayUnavailable)
-            }
+            Self::Draining => ErrorType::Frame(ErrorCode::RelayDraining),
+            Self::RelayUnavailable
+            | Self::KeysUnavailable
+            | Self::Silent(_)
+            | Self::NotReady { .. } => ErrorType::Frame(ErrorCode::RelayUnavailable),
         }
     }
 
     /// Header lines beside those of its body. `Connection` is left to whoever writes the answer.
     pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         match self {
-            Self::Unauthorized(_) => {
+            Self::Unauthorized(_) | Self::NotTheOperator(_) => {
                 vec![(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))]
             }
             // Method names are ASCII, so the value is always one of a header.
@@ -300,8 +336,10 @@ impl Refusal {
                 ),
             ],
             Self::TooManyConnects { retry_after } => vec![(RETRY_AFTER, (*retry_after).into())],
+            Self::Draining => vec![(RETRY_AFTER, DRAIN_RETRY_AFTER_SECONDS.into())],
             Self::RelayUnavailable
             | Self::KeysUnavailable
+            | Self::Silent(_)
             | Self::TooManyConnections
             | Self::NotReady { .. } => {
                 vec![(RETRY_AFTER, RETRY_UNAVAILABLE)]

@@ -1,27 +1,37 @@
 //! One run of the relay, from its configuration to its exit.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use actix_rt::System;
-use relay_actors::Relay;
+use actix_web::web;
 use relay_actors::environment::Environment;
+use relay_actors::traces::TraceSink;
+use relay_actors::{Relay, Telemetry};
 use relay_model::limits::{Limits, MAX_WORKERS};
 use relay_model::store::{DieselStore, OpenError, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
+use crate::admin_api::AdminApi;
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
-use crate::configuration::{Configuration, Origin, Secret, Settings, SigningSecretSource};
+use crate::configuration::{
+    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource,
+};
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
+use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
+use crate::push::{self, PushError};
 use crate::server;
 use crate::system_environment::SystemEnvironment;
+use crate::traces::{Traces, TracesError};
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
 /// Signals that follow the first within this time are the same wish: some supervisors, `timeout`
@@ -44,12 +54,17 @@ pub enum ServeError {
     /// No public keys to check tokens with.
     #[error("{0}")]
     PublicKeys(#[from] PublicKeysError),
+    /// A file of a push service cannot be used.
+    #[error(transparent)]
+    Push(#[from] PushError),
     /// The port cannot be listened on.
     #[error(
-        "cannot listen: {source}; server.listen = {address} ({origin}): stop what listens there, or \
+        "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
          set another address (allowed: an address of this machine and a port)"
     )]
     Listen {
+        /// The key that configures the address.
+        key: &'static str,
         /// The configured address.
         address: String,
         /// Where it was configured.
@@ -77,6 +92,9 @@ pub enum ServeError {
     /// The server did not start, or ended by itself.
     #[error("the server failed: {0}")]
     Server(io::Error),
+    /// Traces cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The operating system takes no signal handlers.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
@@ -91,11 +109,13 @@ impl ServeError {
             Self::SigningSecret(_)
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
+            | Self::Push(_)
             | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
             }
-            Self::Server(_) | Self::Signals(_) => ExitStatus::Internal,
+            Self::Traces(TracesError::Exporter(_)) => ExitStatus::Usage,
+            Self::Server(_) | Self::Signals(_) | Self::Traces(_) => ExitStatus::Internal,
         }
     }
 }
@@ -117,6 +137,7 @@ pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
 async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let Settings {
         listen,
+        admin_listen,
         workers,
         ref database,
         ref limits,
@@ -126,18 +147,16 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     outlive_file_limits().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
-    let listen_error = |source| ServeError::Listen {
-        address: listen.to_string(),
-        origin: configuration.origin("server.listen"),
-        source,
-    };
-    let listener = server::bind(listen).map_err(listen_error)?;
-    let address = listener.local_addr().map_err(listen_error)?;
+    let (listener, address) = bind(configuration, "server.listen", listen)?;
+    let admin_listener = admin_listen
+        .map(|admin| bind(configuration, "server.admin_listen", admin))
+        .transpose()?;
 
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
-    let store = open_store(configuration).await?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
+    let push_services = push::services(configuration, &environment)?;
+    let store = open_store(configuration).await?;
     let tokens = UserTokens::new(
         configuration.settings.claim_rules(),
         secret.as_ref(),
@@ -146,12 +165,22 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     )
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
     let limits: Arc<Limits> = Arc::new(limits.clone());
-    let relay = Relay::start(
+    let figures = Figures::new();
+    let traces = traces(configuration, &figures, &environment)?;
+    let relay = Relay::start_observed(
         Arc::clone(&limits),
         Arc::clone(&environment),
         Arc::new(store),
         Arc::new(tokens.clone()),
+        push_services.clone(),
+        Telemetry {
+            metrics: Arc::clone(figures.metrics()),
+            traces: traces
+                .clone()
+                .map(|traces| Arc::new(traces) as Arc<dyn TraceSink>),
+        },
     );
+    actix_rt::spawn(figures.clone().keep_up());
     let authenticator =
         Authenticator::new(tokens, Arc::new(relay.clone()), Arc::clone(&environment));
 
@@ -160,17 +189,53 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         authenticator: authenticator.clone(),
         environment,
     };
+    let admin_api = configuration.settings.admin_token.as_ref();
+    let operators = Operators {
+        api: admin_api.map(|token| AdminApi::new(relay.clone(), token)),
+        figures: figures.clone(),
+        relay: relay.clone(),
+    };
+    let (admin_address, admin_server) = match admin_listener {
+        Some((listener, address)) => {
+            let (health, operators) = (api.clone(), operators.clone());
+            let origins = Arc::new(configuration.settings.allowed_origins.clone());
+            let server = server::start_admin(
+                listener,
+                &limits,
+                origins,
+                Arc::clone(figures.metrics()),
+                move |config| {
+                    health.health_routes(config);
+                    operators.routes(config);
+                },
+            )
+            .map_err(ServeError::Server)?;
+            (Some(address), Some(server))
+        }
+        None => (None, None),
+    };
+    let beside_devices = admin_server.is_none();
     let acceptor = relay.clone();
     let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
         acceptor.accept(origin, transport, early);
     })
+    .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
-    .with_proxies(configuration.settings.proxies.clone());
+    .with_proxies(configuration.settings.proxies.clone())
+    .with_metrics(Arc::clone(figures.metrics()))
+    .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
-    let server = server::start(listener, workers, door, move |config| api.routes(config))
-        .map_err(ServeError::Server)?;
+    let server = server::start(listener, workers, door, move |config| {
+        api.routes(config);
+        if beside_devices {
+            operators.routes(config);
+        }
+    })
+    .map_err(ServeError::Server)?;
     let handle = server.handle();
     let mut running = actix_rt::spawn(server);
+    // It answers to the last: whoever follows the end of the process asks there. It ends with it.
+    let mut admin_running = admin_server.map(actix_rt::spawn);
     actix_rt::spawn(logging::report_held_back_lines());
 
     tracing::info!(
@@ -178,9 +243,11 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         instance = %relay.instance(),
         database = ?database,
         workers,
+        admin = admin_address.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),
         "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
     );
+    push::log_what_is_off(&push_services);
     if let Some(made) = made {
         tracing::info!(
             file = %configuration.settings.secret_file.display(),
@@ -189,29 +256,116 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         );
     }
 
-    tokio::select! {
+    let hurried = tokio::select! {
         biased;
-        name = ends.next() => {
-            tracing::info!(signal = name, "stopping: closing every device socket with 1012");
-        }
+        hurried = drained(&relay, &mut ends) => hurried,
         ended = &mut running => return Err(ServeError::Server(server_end(ended))),
-    }
-    // The server kills the threads of its workers, and with them the sockets on them: no more come
-    // in, and those that are there say their goodbyes first.
-    handle.pause().await;
-    let again_from = Instant::now() + ONE_WISH;
-    tokio::select! {
-        biased;
-        name = ends.next_after(again_from) => {
-            tracing::warn!(signal = name, "a second signal: ending at once");
+        ended = ended(&mut admin_running) => return Err(ServeError::Server(server_end(ended))),
+    };
+    // The server kills the threads of its workers, and with them the sockets on them: no device is left
+    // by then, and HTTP calls were answered to the end.
+    if !hurried {
+        handle.pause().await;
+        handle.stop(true).await;
+        if let Some(traces) = traces {
+            traces.flush().await;
         }
-        () = async { relay.stop().await; handle.stop(true).await } => tracing::info!("stopped"),
     }
+    tracing::info!("stopped");
     Ok(())
 }
 
+/// Waits for the end of the drain that a signal or an operator asked for, and tells whether signals
+/// cut it short (DR-4). After a third one there is no waiting at all.
+async fn drained(relay: &Relay, ends: &mut EndSignals) -> bool {
+    let over = relay.drained();
+    tokio::pin!(over);
+    let mut again_from = None;
+    let mut signals = 0;
+    loop {
+        let name = tokio::select! {
+            biased;
+            () = &mut over => return signals > 1,
+            name = ends.next_after(again_from) => name,
+        };
+        signals += 1;
+        again_from = Some(Instant::now() + ONE_WISH);
+        match signals {
+            1 => relay.drain(name),
+            2 => {
+                tracing::warn!(signal = name, "a second signal: ending at once");
+                relay.hurry_drain();
+            }
+            _ => return true,
+        }
+    }
+}
+
+/// Who keeps the traces of requests, if somebody is to.
+fn traces(
+    configuration: &Configuration,
+    figures: &Figures,
+    environment: &Arc<dyn Environment>,
+) -> Result<Option<Traces>, TracesError> {
+    let endpoint = configuration.settings.otlp_endpoint.as_ref();
+    let start = |endpoint: &OtlpEndpoint| {
+        tracing::info!(%endpoint, "traces are sent to a collector");
+        let metrics = Arc::clone(figures.metrics());
+        Traces::start(endpoint, metrics, Arc::clone(environment))
+    };
+    endpoint.map(start).transpose()
+}
+
+/// Listens on the address that `key` configures; with port 0 the real one is found out.
+fn bind(
+    configuration: &Configuration,
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listen = || {
+        let listener = server::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().map_err(|source| ServeError::Listen {
+        key,
+        address: address.to_string(),
+        origin: configuration.origin(key),
+        source,
+    })
+}
+
+/// What only operators use; on the listener that is meant for it.
+#[derive(Clone)]
+struct Operators {
+    /// Nothing, without an operator token.
+    api: Option<AdminApi>,
+    figures: Figures,
+    relay: Relay,
+}
+
+impl Operators {
+    /// Adds it to an App.
+    fn routes(&self, config: &mut web::ServiceConfig) {
+        if let Some(api) = &self.api {
+            api.routes(config);
+        }
+        config.service(metrics_endpoint(self.figures.clone(), self.relay.clone()));
+    }
+}
+
+/// The end of a server, if there is one.
+async fn ended(
+    server: &mut Option<JoinHandle<io::Result<()>>>,
+) -> Result<io::Result<()>, JoinError> {
+    match server {
+        Some(server) => server.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Why a server that nobody stopped has ended.
-fn server_end(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Error {
+fn server_end(ended: Result<io::Result<()>, JoinError>) -> io::Error {
     match ended {
         Ok(Ok(())) => io::Error::other("it ended by itself"),
         Ok(Err(error)) => error,
@@ -313,11 +467,11 @@ impl EndSignals {
         })
     }
 
-    /// Waits for one that comes later than `moment`.
-    async fn next_after(&mut self, moment: Instant) -> &'static str {
+    /// Waits for one that comes later than `moment`, if that is given.
+    async fn next_after(&mut self, moment: Option<Instant>) -> &'static str {
         loop {
             let name = self.next().await;
-            if Instant::now() > moment {
+            if moment.is_none_or(|moment| Instant::now() > moment) {
                 return name;
             }
         }

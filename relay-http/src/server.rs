@@ -12,6 +12,7 @@ use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, HttpRequest, HttpResponse, ResponseError, web};
+use relay_actors::metrics::Metrics;
 use relay_model::limits::{LISTEN_BACKLOG, Limits, WORKER_CONNECTIONS};
 use relay_model::websocket::handshake::HandshakeError;
 use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
@@ -19,6 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::entrance::Entrance;
+use crate::figures::CallObserver;
 use crate::refusal::Refusal;
 use crate::upgrade::{self, DEVICE_LINK, Movable, StartConnection, UpgradeDoor};
 
@@ -61,7 +63,11 @@ pub fn start<S: StartConnection>(
     door: UpgradeDoor<S>,
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
-    let entrance = Entrance::new(door.limits(), Arc::clone(door.proxies()));
+    let entrance = Entrance::new(
+        door.limits(),
+        Arc::clone(door.proxies()),
+        Arc::clone(door.metrics()),
+    );
     let door = door.with_workers(workers);
     // Called by each worker on its own thread.
     let factory = move || {
@@ -76,6 +82,46 @@ pub fn start<S: StartConnection>(
         .shutdown_timeout(SHUTDOWN_SECONDS)
         .disable_signals()
         .listen("relay", listener, factory)?;
+    Ok(server.run())
+}
+
+/// Serves a second `listener`, for operators, with a thread of its own, so that it answers however busy
+/// the devices keep the others. There are no upgrades, and nobody is believed about addresses.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub fn start_admin(
+    listener: TcpListener,
+    limits: &Limits,
+    origins: Arc<AllowedOrigins>,
+    metrics: Arc<Metrics>,
+    routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
+) -> io::Result<Server> {
+    let Limits {
+        http_timeout,
+        close_timeout,
+        ..
+    } = *limits;
+    let entrance = Entrance::new(limits, Arc::default(), metrics);
+    let factory = move || {
+        let (entrance, origins) = (entrance.clone(), Arc::clone(&origins));
+        let app = App::new()
+            .wrap(from_fn(move |request, next| {
+                known_origins_only(Arc::clone(&origins), request, next)
+            }))
+            .configure(routes.clone())
+            .default_service(web::to(async || refused(Refusal::NotFound)));
+        let service = HttpService::build()
+            .client_request_timeout(http_timeout)
+            .client_disconnect_timeout(close_timeout)
+            .finish(map_config(app, |()| AppConfig::default()));
+        fn_service(move |stream: TcpStream| entrance.clone().admit(stream)).and_then(service)
+    };
+    let server = Server::build()
+        .workers(1)
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .disable_signals()
+        .listen("admin", listener, factory)?;
     Ok(server.run())
 }
 
@@ -96,9 +142,17 @@ pub fn service<T: Movable, S: StartConnection>(
         ..
     } = *door.limits();
     let origins = Arc::clone(door.origins());
+    let observer = CallObserver {
+        metrics: Arc::clone(door.metrics()),
+        traces: door.traces().cloned(),
+    };
     let app = App::new()
         .wrap(from_fn(move |request, next| {
             known_origins_only(Arc::clone(&origins), request, next)
+        }))
+        // The outermost, so that refusals of the others are counted too.
+        .wrap(from_fn(move |request, next| {
+            observer.clone().observe(request, next)
         }))
         .configure(routes)
         .service(

@@ -15,6 +15,18 @@ pub const NAME_CHARACTERS: usize = 255;
 /// Room that the relay's own fields may need when it rewrites a request, in bytes: a request whose
 /// rewritten form leaves less than this below the message limit is refused as too large.
 pub const ENVELOPE_HEADROOM: usize = KIB;
+/// How much of a request's method its trace names, in bytes (OP-7).
+pub const TRACED_METHOD_BYTES: usize = 128;
+/// Finished traces that wait for the collector; over it they are dropped and counted (OP-7).
+pub const TRACE_QUEUE: usize = 4_096;
+/// Traces that are sent to the collector at once (OP-7).
+pub const TRACE_BATCH: usize = 256;
+/// How long a trace waits for others to be sent with (OP-7).
+pub const TRACE_BATCH_WAIT: Duration = millis(500);
+/// How long the collector may take to accept a batch (OP-7).
+pub const TRACE_EXPORT_TIMEOUT: Duration = secs(5);
+/// How long a stopping process waits for the collector to take what is left (OP-7).
+pub const TRACE_FLUSH_TIMEOUT: Duration = secs(2);
 /// Connections that the kernel keeps waiting until the relay accepts them.
 pub const LISTEN_BACKLOG: i32 = 4_096;
 /// Connections that one worker thread of the door holds at most; it accepts no further ones then.
@@ -44,6 +56,11 @@ pub const PROXY_HEADER_BYTES: usize = 536;
 pub const CONNECT_SOURCES: usize = 65_536;
 /// How often source addresses are forgotten that may connect as often as new ones (TR-11).
 pub const CONNECT_SWEEP_INTERVAL: Duration = secs(1);
+/// How long a drain that was cut short may take to store what was accepted (DR-4).
+pub const HURRIED_RELEASE_TIMEOUT: Duration = secs(1);
+/// When a client that finds the relay draining should try again, in seconds (DR-1): the next process
+/// runs already, and only who connects has to be sent there.
+pub const DRAIN_RETRY_AFTER_SECONDS: u16 = 1;
 /// The digits that a protocol version sent as a string may have (REG-4).
 pub const PROTOCOL_VERSION_DIGITS: usize = 9;
 /// The protocol floor of a new database (REG-9).
@@ -51,6 +68,38 @@ pub const DEFAULT_PROTOCOL_FLOOR: u32 = 1;
 
 /// The longest push token, in bytes (section 12).
 pub const PUSH_TOKEN_BYTES: usize = 4_096;
+/// The highest protocol floor: what a version sent as a string can still reach (REG-4, REG-9).
+pub const MAX_PROTOCOL_FLOOR: u32 = 999_999_999;
+
+/// Devices of which the relay remembers how they last left and were last refused, the ones that were
+/// heard of last (OP-9), of about 200 bytes each.
+pub const REMEMBERED_DEVICES: usize = 65_536;
+/// Devices of one account among them: whoever makes up device ids costs others nothing.
+pub const REMEMBERED_DEVICES_PER_ACCOUNT: usize = 128;
+/// Presence changes of a device that an operator is shown (OP-9).
+pub const SHOWN_PRESENCE_CHANGES: usize = 20;
+/// How long an operator's question may take that the actors answer: one that hangs is told, not
+/// waited for (OP-9).
+pub const OPERATOR_ANSWER_TIMEOUT: Duration = secs(2);
+/// The longest title of an alert, in characters (PUSH-3).
+pub const PUSH_TITLE_CHARACTERS: usize = 120;
+/// The longest body of an alert, in characters (PUSH-3).
+pub const PUSH_BODY_CHARACTERS: usize = 1_000;
+/// What APNs and FCM take of one push, in bytes: a longer alert is cut further (PUSH-3).
+pub const PUSH_PAYLOAD_BYTES: usize = 4_096;
+/// The longest `apns-collapse-id`, in bytes (PUSH-2).
+pub const APNS_COLLAPSE_ID_BYTES: usize = 64;
+/// How long a provider token is used; Apple takes it for an hour (PUSH-1).
+pub const PROVIDER_TOKEN_LIFETIME: Duration = mins(40);
+/// The least time between two provider tokens that Apple takes (PUSH-1).
+pub const PROVIDER_TOKEN_PAUSE: Duration = mins(20);
+/// What is read of a push service's answer, in bytes.
+pub const PUSH_ANSWER_BYTES: usize = 64 * KIB;
+/// How far two clocks may be apart before that is named as the cause of a refusal (PUSH-1).
+pub const PUSH_CLOCK_TOLERANCE: Duration = mins(1);
+/// How often a connection to APNs with pushes under way is asked whether it still stands, and how long
+/// the answer may take.
+pub const PUSH_KEEP_ALIVE: Duration = secs(10);
 
 /// The shortest RSA key that may sign user tokens, in bits (HTTP-4; RFC 7518, section 3.3).
 pub const MIN_RSA_KEY_BITS: usize = 2_048;
@@ -303,8 +352,8 @@ limits! {
 
     /// How long a desktop that dropped counts as reconnecting (PR-2).
     presence.reconnect_grace => reconnect_grace, DESKTOP_RECONNECT_GRACE: Duration = secs(90), millis(50)..=hours(1);
-    /// How long after its start the relay takes a desktop that another instance knew as
-    /// reconnecting (PR-8).
+    /// How long the relay takes a desktop that another instance held as reconnecting: after its own start
+    /// (PR-8), and after that instance began to drain or was lost (DR-5).
     presence.startup_grace => startup_grace, STARTUP_GRACE: Duration = secs(90), millis(0)..=hours(1);
     /// How often an instance renews its lease in the database (PR-6).
     presence.instance_renewal => instance_renewal, INSTANCE_RENEWAL: Duration = secs(10), millis(50)..=mins(10);
@@ -358,8 +407,37 @@ limits! {
     /// How long a database call may take, waiting included (REG-4, EV-4).
     database.timeout => database_timeout, DATABASE_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
 
-    /// How long a stopping process waits for its sockets to close.
+    /// How long `/readyz` says that the relay goes before its drain begins, so that a load balancer which
+    /// asks it has looked elsewhere by then (OP-8).
+    drain.readiness_lead => readiness_lead, READINESS_LEAD: Duration = millis(0), millis(0)..=mins(10);
+    /// How long a drain waits for work in progress (DR-2).
+    drain.timeout => drain_timeout, DRAIN_TIMEOUT: Duration = secs(60), millis(0)..=hours(1);
+    /// How often at most a drain looks whether work is still in progress (DR-2).
+    drain.look_interval => drain_look_interval, DRAIN_LOOK_INTERVAL: Duration = millis(100), millis(10)..=secs(10);
+    /// Frames do not count as work once their peer has taken nothing for this long (DR-2).
+    drain.stall_tolerance => drain_stall_tolerance, DRAIN_STALL_TOLERANCE: Duration = secs(5), millis(10)..=mins(10);
+    /// Over what time a drain spreads the closes of the device sockets (DR-3).
+    drain.close_spread => close_spread, CLOSE_SPREAD: Duration = secs(5), millis(0)..=mins(10);
+    /// How long a draining process waits for its sockets to close once the last was told to,
+    /// and for pushes that were accepted (DR-3).
     drain.stop_timeout => stop_timeout, STOP_TIMEOUT: Duration = secs(5), millis(10)..=mins(5);
+
+    /// Pushes that may wait; the oldest `desktop_online` goes first when more come (PUSH-4).
+    push.queue => push_queue, PUSH_QUEUE: Count = 10_000, 1..=1_000_000;
+    /// Pushes that may be under way to their services at a time.
+    push.concurrency => push_concurrency, PUSH_CONCURRENCY: Count = 64, 1..=1_000;
+    /// How long a push service may take to answer (PUSH-4).
+    push.timeout => push_timeout, PUSH_TIMEOUT: Duration = secs(20), millis(50)..=mins(2);
+    /// How often at most a desktop's registrations wake the phones of its account (PUSH-2).
+    push.desktop_online_pause => desktop_online_pause, DESKTOP_ONLINE_PAUSE: Duration = secs(30), millis(0)..=hours(1);
+    /// How long a `desktop_online` is of use (PUSH-4).
+    push.desktop_online_lifetime => desktop_online_lifetime, DESKTOP_ONLINE_LIFETIME: Duration = secs(60), millis(50)..=hours(1);
+    /// How long an alert is of use (PUSH-4).
+    push.alert_lifetime => alert_lifetime, ALERT_LIFETIME: Duration = hours(1), millis(50)..=hours(24);
+    /// The wait after a push has failed for the first time; it doubles with each further failure (PUSH-4).
+    push.backoff => push_backoff, PUSH_BACKOFF: Duration = secs(1), millis(1)..=mins(10);
+    /// The longest wait of a push that keeps failing, unless its service asks for more (PUSH-4).
+    push.backoff_ceiling => push_backoff_ceiling, PUSH_BACKOFF_CEILING: Duration = mins(2), millis(1)..=hours(1);
 }
 
 #[cfg(test)]

@@ -126,19 +126,6 @@ pub enum PushOutcome {
     Retried,
 }
 
-impl PushOutcome {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Delivered,
-        Self::TokenGone,
-        Self::Rejected,
-        Self::Refused,
-        Self::Expired,
-        Self::Dropped,
-        Self::Retried,
-    ];
-}
-
 /// What a phone says of its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPushToken {

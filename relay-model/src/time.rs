@@ -28,6 +28,12 @@ impl Timestamp {
         Self(moment.timestamp_micros())
     }
 
+    /// A moment as HTTP headers write it: `Mon, 05 Oct 2026 08:00:00 GMT`.
+    pub fn from_http_date(text: &str) -> Option<Self> {
+        let moment = DateTime::parse_from_rfc2822(text).ok()?;
+        Some(Self(moment.timestamp_micros()))
+    }
+
     /// This moment plus `duration`; saturates at the ends of time.
     pub fn plus(self, duration: Duration) -> Self {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
@@ -81,6 +87,16 @@ mod tests {
             (-1, "1969-12-31T23:59:59.999999Z"),
         ] {
             assert_eq!(Timestamp::from_unix_micros(micros).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn moments_of_headers_are_read() {
+        let read = Timestamp::from_http_date("Mon, 05 Oct 2026 08:00:00 GMT");
+        let moment = Timestamp::from_unix_micros(1_791_187_200_000_000);
+        assert_eq!(read, Some(moment));
+        for odd in ["", "120", "2026-10-05T08:00:00Z"] {
+            assert_eq!(Timestamp::from_http_date(odd), None, "{odd}");
         }
     }
 

@@ -13,8 +13,9 @@ use relay_model::push::{
 };
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
+    PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
+    StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -44,6 +45,8 @@ pub struct CallCounts {
     pub heartbeats: u64,
     /// Calls of `renew_instance`.
     pub renew_instance: u64,
+    /// Calls of `mark_draining`.
+    pub mark_draining: u64,
     /// Calls of `sweep_lost`.
     pub sweep_lost: u64,
     /// Calls of `release_instance`.
@@ -62,6 +65,10 @@ pub struct CallCounts {
     pub push_token_reads: u64,
     /// Calls of `record_push_outcomes`.
     pub push_outcome_writes: u64,
+    /// Calls of `known_devices` and `presence_history`.
+    pub operator_reads: u64,
+    /// Calls of `set_protocol_floor`.
+    pub set_protocol_floor: u64,
     /// Calls of `protocol_floor`.
     pub protocol_floor: u64,
     /// Calls of `check`.
@@ -247,6 +254,25 @@ impl DeviceStore for MemoryStore {
         )
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.list_known(asker, account),
+        )
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.call(
+            |counts| counts.operator_reads += 1,
+            move |tables| tables.last_changes(account, &devices, limit),
+        )
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -303,6 +329,18 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.renew_instance += 1,
             move |tables| tables.renew_instance(instance, now, lease_until),
+        )
+    }
+
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.mark_draining += 1,
+            move |tables| tables.mark_draining(instance, now, lease_until),
         )
     }
 
@@ -416,6 +454,13 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.protocol_floor += 1,
             |tables| tables.protocol_floor,
+        )
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.call(
+            |counts| counts.set_protocol_floor += 1,
+            move |tables| tables.protocol_floor = floor,
         )
     }
 

@@ -6,6 +6,7 @@ mod foreign;
 mod forgetting;
 mod history;
 mod keys;
+mod operators;
 mod push_tokens;
 mod recorder;
 
@@ -16,8 +17,8 @@ use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceI
 use relay_model::limits::DEFAULT_PROTOCOL_FLOOR;
 use relay_model::store::{
     Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStanding, DeviceStatus, DeviceStore,
-    DeviceType, HeartbeatWrite, OfflineReason, PhoneRegistration, PresenceWrite, RegistrationFacts,
-    RegistrationOutcome,
+    DeviceType, Elsewhere, HeartbeatWrite, OfflineReason, PhoneRegistration, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome,
 };
 use relay_model::time::Timestamp;
 use serde_json::json;
@@ -31,6 +32,7 @@ pub use foreign::*;
 pub use forgetting::*;
 pub use history::*;
 pub use keys::*;
+pub use operators::*;
 pub use push_tokens::*;
 
 /// A fresh store under test, and what an operator or another part of the relay does to its data.
@@ -61,6 +63,7 @@ macro_rules! store_suite {
         $crate::store_suite!(@cases $subject;
             a_new_database_has_the_default_floor,
             the_floor_is_read_each_time,
+            a_floor_that_is_set_holds_everywhere,
             a_registration_makes_the_row,
             a_registration_updates_the_row_and_keeps_what_it_does_not_name,
             a_registration_leaves_presence_alone,
@@ -86,6 +89,8 @@ macro_rules! store_suite {
             the_history_keeps_what_took_effect,
             the_history_keeps_marks,
             a_purge_drops_old_history_only,
+            operators_see_every_device,
+            operators_see_the_last_changes,
             a_change_sets_what_it_names,
             what_cannot_be_changed_is_not,
             a_registration_tells_whether_it_was_admitted,
@@ -246,14 +251,26 @@ async fn facts(
 }
 
 /// What the asker is told of the desktop, by both queries that tell it, which must agree.
-async fn elsewhere(store: &dyn DeviceStore, asker: Asker) -> Option<Timestamp> {
-    let listed = row_for(store, DESKTOP, asker).await.online_elsewhere_at;
+async fn elsewhere(store: &dyn DeviceStore, asker: Asker) -> Option<Elsewhere> {
+    let listed = row_for(store, DESKTOP, asker).await.elsewhere;
     let facts = store
         .registration_facts(asker, OURS, PHONE, Some(DESKTOP))
         .await
         .unwrap();
-    assert_eq!(facts.target.unwrap().online_elsewhere_at, listed);
+    assert_eq!(facts.target.unwrap().elsewhere, listed);
     listed
+}
+
+/// Another relay holds the device.
+fn held(seconds: u64) -> Option<Elsewhere> {
+    let (seen, live) = (at(seconds), true);
+    Some(Elsewhere { seen, live })
+}
+
+/// Another relay held the device and owns it no more.
+fn left(seconds: u64) -> Option<Elsewhere> {
+    let (seen, live) = (at(seconds), false);
+    Some(Elsewhere { seen, live })
 }
 
 /// REG-9, OP-8: the floor of a new database is 1, and the database answers.
@@ -288,7 +305,7 @@ pub async fn a_registration_makes_the_row(subject: &dyn Subject) {
         relay_eligible: true,
         status: Offline,
         offline_reason: None,
-        online_elsewhere_at: None,
+        elsewhere: None,
         last_seen: None,
         last_heartbeat: None,
         active_project_directory: None,
@@ -655,7 +672,7 @@ pub async fn an_older_online_changes_nothing(subject: &dyn Subject) {
     assert_eq!(row_for(blue, DESKTOP, asker(BLUE, 21)).await, before);
     write(blue, online(DESKTOP, (BLUE, 7), 20)).await;
     let own = row_for(blue, DESKTOP, asker(BLUE, 21)).await;
-    assert_eq!((own.status, own.online_elsewhere_at), (Online, None));
+    assert_eq!((own.status, own.elsewhere), (Online, None));
     // A first word counts whenever it was said: clocks of two machines differ.
     with_desktop(blue, OTHER_DESKTOP).await;
     let early = PresenceWrite {
@@ -758,7 +775,7 @@ pub async fn late_writes_of_a_stopped_relay_change_nothing(subject: &dyn Subject
     assert_eq!(stopped.offline_reason, Some(OfflineReason::RelayStopped));
     assert_eq!((stopped.status, stopped.last_seen), (Offline, Some(at(20))));
     let moved = row_for(blue, OTHER_DESKTOP, asker(GREEN, 21)).await;
-    assert_eq!((moved.status, moved.online_elsewhere_at), (Online, None));
+    assert_eq!((moved.status, moved.elsewhere), (Online, None));
 
     let timeout = Some(OfflineReason::ReconnectTimeout);
     for seconds in [19, 20, 25] {
@@ -815,27 +832,32 @@ pub async fn elsewhere_is_told_of_other_relays_only(subject: &dyn Subject) {
 
     // Without a row of its own the relay counts as gone, and the device's own time is told.
     write(blue, online(DESKTOP, (BLUE, 1), 10)).await;
-    assert_eq!(elsewhere(green, asker(GREEN, 15)).await, Some(at(10)));
+    assert_eq!(elsewhere(green, asker(GREEN, 15)).await, left(10));
     // Live, to the last moment of its lease; its own rows are never "elsewhere".
     blue.renew_instance(BLUE, at(12), at(42)).await.unwrap();
     for seconds in [15, 42] {
         let told = elsewhere(green, asker(GREEN, seconds)).await;
-        assert_eq!(told, Some(at(seconds)));
+        assert_eq!(told, held(seconds));
         assert_eq!(elsewhere(blue, asker(BLUE, seconds)).await, None);
     }
     write(blue, change(DESKTOP, (BLUE, 1), Reconnecting, None, 20)).await;
-    assert_eq!(elsewhere(green, asker(GREEN, 25)).await, Some(at(25)));
+    assert_eq!(elsewhere(green, asker(GREEN, 25)).await, held(25));
     // Lapsed: its last renewal, or the row's time if that is later.
-    assert_eq!(elsewhere(green, asker(GREEN, 43)).await, Some(at(20)));
+    assert_eq!(elsewhere(green, asker(GREEN, 43)).await, left(20));
     blue.renew_instance(BLUE, at(22), at(52)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 53)).await, Some(at(22)));
+    assert_eq!(elsewhere(green, asker(GREEN, 53)).await, left(22));
+    // Draining: it owns nothing, and its renewals still tell until when the device was connected.
+    blue.mark_draining(BLUE, at(53), at(83)).await.unwrap();
+    assert_eq!(elsewhere(green, asker(GREEN, 54)).await, left(22));
+    blue.renew_instance(BLUE, at(55), at(85)).await.unwrap();
+    assert_eq!(elsewhere(green, asker(GREEN, 56)).await, left(55));
     // Released: the moment of the stop.
     blue.release_instance(BLUE, at(60)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, Some(at(60)));
+    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, left(60));
     // A late word under a draining relay: not live, whatever its lease says.
     write(blue, online(DESKTOP, (BLUE, 2), 61)).await;
     blue.renew_instance(BLUE, at(62), at(99)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, Some(at(62)));
+    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, left(62));
     // Its own relay saw it go.
     write(green, online(DESKTOP, (GREEN, 1), 80)).await;
     let closed = Some(OfflineReason::ReconnectTimeout);
@@ -881,9 +903,9 @@ pub async fn elsewhere_does_not_jump_when_swept(subject: &dyn Subject) {
             .await;
         }
         let later = asker(GREEN, start + 100);
-        assert_eq!(elsewhere(green, later).await, Some(at(told)), "{start}");
+        assert_eq!(elsewhere(green, later).await, left(told), "{start}");
         assert_eq!(green.sweep_lost(later.now).await, Ok(1), "{start}");
-        assert_eq!(elsewhere(green, later).await, Some(at(told)), "{start}");
+        assert_eq!(elsewhere(green, later).await, left(told), "{start}");
         let swept = row(green, DESKTOP).await;
         assert_eq!(swept.offline_reason, Some(OfflineReason::RelayLost));
         assert_eq!((swept.status, swept.last_seen), (Offline, Some(at(told))));
@@ -942,7 +964,12 @@ pub async fn a_sweep_marks_the_dead_only(subject: &dyn Subject) {
             assert_eq!(new, old);
         } else {
             assert_eq!(new.status, Offline);
-            assert_eq!(new.offline_reason, Some(OfflineReason::RelayLost));
+            let reason = if number == DRAINING {
+                OfflineReason::RelayStopped
+            } else {
+                OfflineReason::RelayLost
+            };
+            assert_eq!(new.offline_reason, Some(reason));
         }
     }
     assert_eq!(store.sweep_lost(at(35)).await, Ok(0));

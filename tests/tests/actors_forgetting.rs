@@ -475,7 +475,7 @@ async fn a_forgotten_target_is_not_waited_for() {
         let desktop = old.desktop(account).await;
         let id = desktop.id;
         pass(Duration::from_secs(1)).await;
-        old.relay.stop().await;
+        old.drain().await;
         let new = Run::on_store(store, |_| ());
         let phone_id = new.phone_row(account).await;
         let mut phone = new

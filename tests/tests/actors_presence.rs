@@ -359,7 +359,7 @@ async fn a_restart_shows_no_false_offline() {
         let id = desktop.id;
         pass(Duration::from_secs(1)).await;
         if clean {
-            old.relay.stop().await;
+            old.drain().await;
         }
         let new = Run::on_store(store, |_| ());
         let mut phone = {
@@ -476,7 +476,8 @@ async fn a_stop_closes_every_socket() {
     let mut unregistered = run.connect(account, DeviceType::Mobile, id, None).await;
     pass(MOMENT).await;
     let relay = run.relay.clone();
-    let stopped = actix_rt::spawn(async move { relay.stop().await });
+    relay.drain("test");
+    let stopped = actix_rt::spawn(async move { relay.drained().await });
     for device in [&mut desktop, &mut phone, &mut unregistered] {
         assert_eq!(device.next_close().await, 1012);
         assert_eq!(

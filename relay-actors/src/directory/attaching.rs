@@ -13,6 +13,7 @@ use super::account::{Pair, Route};
 use super::{Attach, Attached, DirectoryActor, NotAttached, PairEpoch, RegistrationSequence};
 use crate::mailbox::post;
 use crate::presence::{CancelGrace, StartGrace};
+use crate::push::DesktopRegistered;
 use crate::registry::{DesktopAttached, DesktopReconnecting, PhoneAttached, RegistryActor};
 use crate::sessions::OpenSession;
 use crate::socket::messages::CloseReason;
@@ -92,8 +93,8 @@ impl DirectoryActor {
         registry
     }
 
-    /// Takes a phone's target as reconnecting if another instance knew it online shortly before this
-    /// one started, so that a restart shows no false "offline" (PR-8).
+    /// Takes a phone's target as reconnecting if it is about to come over from another instance, so that
+    /// a restart or a deploy shows no false "offline" (PR-8, DR-5).
     fn expect_target(
         &mut self,
         account_id: AccountId,
@@ -111,16 +112,13 @@ impl DirectoryActor {
         if account.device(target.desktop).is_some() {
             return;
         }
-        let expected = self
-            .core
-            .expects_from_elsewhere(target.facts.online_elsewhere_at);
-        if target.facts.admitted && expected {
+        let expected = self.core.expected_until(target.facts.elsewhere);
+        if let (true, Some(end)) = (target.facts.admitted, expected) {
             self.last_generation += 1;
             let generation = ConnectionGeneration::new(self.last_generation);
             account.await_return(target.desktop, generation, self.core.environment.now());
             post(registry, DesktopReconnecting);
             let pair = (account_id, target.desktop);
-            let end = self.core.startup_grace_end();
             post(
                 &self.presence,
                 StartGrace {
@@ -147,6 +145,8 @@ impl DirectoryActor {
         let leases = registry.send(DesktopAttached(attach.socket.clone()));
         post(&self.presence, CancelGrace((account, device)));
         self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
+        let pair = (account, device);
+        post(&self.push, DesktopRegistered { pair, generation });
         (registry, leases)
     }
 
@@ -185,8 +185,8 @@ impl Handler<Attach> for DirectoryActor {
     fn handle(&mut self, attach: Attach, ctx: &mut Self::Context) -> Self::Result {
         let refuse = |reason| -> Self::Result { Box::pin(std::future::ready(Err(reason))) };
         let (account_id, device) = (attach.account, attach.device);
-        if self.stopping.is_some() {
-            return refuse(NotAttached::Stopping);
+        if !self.gate.is_open() {
+            return refuse(NotAttached::Draining);
         }
         let (read, facts_read) = (attach.sequence, attach.facts_read);
         let removal = self

@@ -1,7 +1,6 @@
 //! What the directory is asked and told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use actix::Message;
 use actix_rt::ArbiterHandle;
@@ -12,6 +11,7 @@ use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{DeviceStatusEvent, SessionReply};
 
 use super::{PairEpoch, RegistrationSequence};
+use crate::push::Alert;
 use crate::registry::RegistryActor;
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
@@ -79,15 +79,15 @@ pub(crate) enum NotAttached {
     /// The desktop was hidden after its row was read.
     #[error("the desktop was hidden meanwhile")]
     Hidden,
+    /// The relay drains (DR-1).
+    #[error("the relay drains")]
+    Draining,
     /// The device was forgotten after its row was read.
     #[error("the device was forgotten meanwhile")]
     Forgotten,
     /// The user signed out on the device after its registration was read.
     #[error("the user signed out on the device meanwhile")]
     SignedOut,
-    /// The process stops.
-    #[error("the relay stops")]
-    Stopping,
     /// The session could not be opened: its actor is gone.
     #[error("no session could be opened")]
     NoSession,
@@ -102,6 +102,8 @@ pub(crate) struct PublishEvent {
     pub(crate) device: DeviceId,
     pub(crate) connection: ConnectionId,
     pub(crate) text: OutgoingText,
+    /// What is to be pushed to the account's phones besides (PUSH-3).
+    pub(crate) alert: Option<Box<Alert>>,
     pub(crate) permit: InboundPermit,
 }
 
@@ -141,12 +143,6 @@ pub struct LiveDevice {
     pub since: Timestamp,
 }
 
-/// Closes every socket with 1012, those that come later too, and answers when none is left; from
-/// whoever stops the relay.
-#[derive(Message)]
-#[rtype(result = "Arc<tokio::sync::Notify>")]
-pub(crate) struct StopSockets;
-
 /// Asks for the directory's counts.
 #[derive(Message)]
 #[rtype(result = "DirectoryState")]
@@ -163,6 +159,10 @@ pub struct DirectoryState {
     pub devices: usize,
     /// Devices with a route.
     pub routes: usize,
+    /// Desktops among them.
+    pub desktops: usize,
+    /// Phones among them.
+    pub phones: usize,
     /// Pairs with a registry.
     pub pairs: usize,
     /// Devices that were hidden, shown, forgotten or signed out a short time ago (REG-11).

@@ -3,7 +3,9 @@
 
 mod account;
 mod attaching;
+mod draining;
 mod messages;
+mod reading;
 mod removals;
 mod removing;
 
@@ -18,18 +20,24 @@ use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::store::{DeviceStatus, DeviceType, OfflineReason, PresenceWrite};
 use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{self, DeviceStatusEvent, DeviceStatusWord};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use account::{Account, Pair};
+use draining::Gate;
+pub(crate) use draining::{
+    AwaitEmpty, BeginClosing, Busy, CloseNext, CountSockets, FindBusy, ShutGate,
+};
 pub(crate) use messages::*;
 pub use messages::{DirectoryState, LiveDevice};
+pub(crate) use reading::{ListPairs, LiveAccount, ReadAccount};
 use removals::Removals;
 pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::presence::{PresenceActor, StartGrace};
+use crate::push::{AlertRequested, PushActor};
 use crate::registry::{DesktopGone, DesktopOffline, EndPair, PhoneGone};
 use crate::relay::Core;
 use crate::sessions::SessionActor;
@@ -61,6 +69,7 @@ pub(crate) struct DirectoryActor {
     sessions: Addr<SessionActor>,
     store: Addr<StoreActor>,
     presence: Addr<PresenceActor>,
+    push: Addr<PushActor>,
     accounts: HashMap<AccountId, Account>,
     sockets: IndexMap<ConnectionId, KnownSocket>,
     last_generation: u64,
@@ -68,8 +77,7 @@ pub(crate) struct DirectoryActor {
     removals: Removals,
     /// Connections that ended, by reason.
     closes: BTreeMap<&'static str, u64>,
-    /// Set once the process stops; told when no socket is left.
-    stopping: Option<Arc<Notify>>,
+    gate: Gate,
     _fatal: FatalGuard,
 }
 
@@ -79,6 +87,7 @@ impl DirectoryActor {
         sessions: Addr<SessionActor>,
         store: Addr<StoreActor>,
         presence: Addr<PresenceActor>,
+        push: Addr<PushActor>,
     ) -> Self {
         let fatal = FatalGuard::new("DirectoryActor", Arc::clone(&core.environment));
         Self {
@@ -86,13 +95,14 @@ impl DirectoryActor {
             sessions,
             store,
             presence,
+            push,
             accounts: HashMap::new(),
             sockets: IndexMap::new(),
             last_generation: 0,
             last_epoch: 0,
             removals: Removals::default(),
             closes: BTreeMap::new(),
-            stopping: None,
+            gate: Gate::default(),
             _fatal: fatal,
         }
     }
@@ -168,11 +178,15 @@ impl DirectoryActor {
         let Some(account) = self.accounts.get(&account) else {
             return;
         };
+        let (tallies, mut routes) = (self.core.tallies(), 0);
         let congested: Vec<_> = account
             .others(sender)
+            .inspect(|_| routes += 1)
             .filter(|route| route.socket.event(event.clone()).is_err())
             .map(|route| route.socket.connection)
             .collect();
+        tallies.count(Tally::EventsPublished);
+        tallies.add(Tally::EventsRouted, routes - congested.len() as u64);
         for connection in congested {
             self.retire(connection, CloseReason::Congested);
         }
@@ -215,8 +229,8 @@ impl DirectoryActor {
         }));
     }
 
-    /// Stores a presence change. While the process stops nothing is stored: the rows of this
-    /// instance are released as one.
+    /// Counts and stores a presence change. Once a drain closes the sockets nothing is stored: the rows
+    /// of this instance are released as one (DR-3).
     fn record(
         &self,
         (account, device): (AccountId, DeviceId),
@@ -224,7 +238,12 @@ impl DirectoryActor {
         status: DeviceStatus,
         reason: Option<OfflineReason>,
     ) {
-        if self.stopping.is_none() {
+        self.core.tallies().count(match status {
+            DeviceStatus::Online => Tally::BecameOnline,
+            DeviceStatus::Reconnecting => Tally::BecameReconnecting,
+            DeviceStatus::Offline => Tally::BecameOffline,
+        });
+        if !self.gate.is_closing() {
             let (instance, at) = (self.core.instance, self.core.environment.now());
             let write = PresenceWrite {
                 account,
@@ -239,7 +258,8 @@ impl DirectoryActor {
         }
     }
 
-    /// Tells every other route of the account what a desktop is (PR-1); not while the process stops.
+    /// Tells every other route of the account what a desktop is (PR-1); not while a drain closes the
+    /// sockets (DR-3).
     fn tell_status(
         &mut self,
         account_id: AccountId,
@@ -248,7 +268,8 @@ impl DirectoryActor {
         reason: Option<OfflineReason>,
         generation: ConnectionGeneration,
     ) {
-        let (Some(account), None) = (self.accounts.get(&account_id), &self.stopping) else {
+        let (Some(account), false) = (self.accounts.get(&account_id), self.gate.is_closing())
+        else {
             return;
         };
         let event = DeviceStatusEvent {
@@ -302,10 +323,10 @@ impl Handler<SocketOpened> for DirectoryActor {
     type Result = ();
 
     fn handle(&mut self, SocketOpened(handle): SocketOpened, _: &mut Self::Context) {
-        if self.stopping.is_some() {
-            handle.close(CloseReason::Stopping);
+        let dismissed = self.gate.is_closing();
+        if dismissed {
+            handle.close(CloseReason::Drained);
         }
-        let dismissed = self.stopping.is_some();
         let known = KnownSocket {
             handle,
             attached: None,
@@ -330,9 +351,7 @@ impl Handler<SocketGone> for DirectoryActor {
     fn handle(&mut self, SocketGone(connection): SocketGone, _: &mut Self::Context) {
         self.detach(connection);
         self.sockets.swap_remove(&connection);
-        if let (Some(stopping), true) = (&self.stopping, self.sockets.is_empty()) {
-            stopping.notify_one();
-        }
+        self.notice_empty();
     }
 }
 
@@ -345,6 +364,7 @@ impl Handler<PublishEvent> for DirectoryActor {
             device,
             connection,
             text,
+            alert,
             permit: _permit,
         } = event;
         let route = self
@@ -357,6 +377,10 @@ impl Handler<PublishEvent> for DirectoryActor {
             return;
         }
         self.publish(account_id, device, &text);
+        if let Some(alert) = alert {
+            let (account, alert) = (account_id, *alert);
+            post(&self.push, AlertRequested { account, alert });
+        }
     }
 }
 
@@ -369,7 +393,9 @@ impl Handler<GraceOver> for DirectoryActor {
             generation,
         } = over;
         let is_over = |account: &mut Account| account.end_grace(desktop, generation);
-        if self.stopping.is_some() || !self.accounts.get_mut(&account_id).is_some_and(is_over) {
+        // While the relay drains the desktop may have come back to the next process: it is not called
+        // gone then (DR-5).
+        if !self.gate.is_open() || !self.accounts.get_mut(&account_id).is_some_and(is_over) {
             return;
         }
         if let Some(pair) = self
@@ -429,29 +455,8 @@ impl Handler<ReadLiveDevices> for DirectoryActor {
             .accounts
             .get(&account)
             .map(|account| account.devices.as_slice());
-        let live = devices.unwrap_or_default().iter().map(|device| LiveDevice {
-            device: device.id,
-            status: device.status,
-            reason: None,
-            since: device.since,
-        });
-        MessageResult(live.collect())
-    }
-}
-
-impl Handler<StopSockets> for DirectoryActor {
-    type Result = MessageResult<StopSockets>;
-
-    fn handle(&mut self, _: StopSockets, _: &mut Self::Context) -> Self::Result {
-        let stopping = Arc::clone(self.stopping.get_or_insert_with(|| Arc::new(Notify::new())));
-        for socket in self.sockets.values_mut() {
-            socket.dismissed = true;
-            socket.handle.close(CloseReason::Stopping);
-        }
-        if self.sockets.is_empty() {
-            stopping.notify_one();
-        }
-        MessageResult(stopping)
+        let live = devices.unwrap_or_default().iter();
+        MessageResult(live.map(LiveDevice::from).collect())
     }
 }
 
@@ -460,12 +465,21 @@ impl Handler<ReadDirectoryState> for DirectoryActor {
 
     fn handle(&mut self, _: ReadDirectoryState, _: &mut Self::Context) -> DirectoryState {
         let devices = || self.accounts.values().flat_map(|account| &account.devices);
+        let routes = |device_type| {
+            let routed = devices().filter(|device| device.route.is_some());
+            routed
+                .filter(|device| device.device_type == device_type)
+                .count()
+        };
+        let (desktops, phones) = (routes(DeviceType::Desktop), routes(DeviceType::Mobile));
         DirectoryState {
             sockets: self.sockets.len(),
             accounts: self.accounts.len(),
             devices: devices().count(),
-            routes: devices().filter(|device| device.route.is_some()).count(),
             removals: self.removals.len(),
+            routes: desktops + phones,
+            desktops,
+            phones,
             pairs: self
                 .accounts
                 .values()

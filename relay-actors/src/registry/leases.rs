@@ -8,6 +8,7 @@ use relay_model::ids::{AuthorizationGeneration, ConnectionId, DeviceId};
 use relay_model::timeline::BaseSession;
 use tokio::time::Instant;
 
+use super::HeldLease;
 use super::timeline_numbers::TimelineNumbers;
 
 /// What the desktop is to be told of a session's leases (TL-7).
@@ -49,6 +50,8 @@ struct Lease {
     /// Its number among the leases of that connection.
     number: u64,
     session: BaseSession,
+    /// When it was taken first.
+    since: Instant,
     deadline: Instant,
 }
 
@@ -111,14 +114,17 @@ impl Leases {
         now: Instant,
     ) -> Changes {
         self.expire(now);
-        let lease = Lease {
+        let mut lease = Lease {
             connection,
             number,
             session,
+            since: now,
             deadline,
         };
         let is_live = deadline > now;
-        let renews = is_live && self.leases.get(&phone).is_some_and(|held| held.is(&lease));
+        let renewed = self.leases.get(&phone).filter(|held| held.is(&lease));
+        let renews = is_live && renewed.is_some();
+        lease.since = renewed.map_or(now, |held| held.since);
         let left = if renews { None } else { self.remove(phone) };
         if !is_live {
             return self.left(left);
@@ -220,6 +226,18 @@ impl Leases {
             })
         });
         live.collect()
+    }
+
+    /// Every live lease, as operators see it.
+    pub(crate) fn held(&self, now: Instant) -> Vec<HeldLease> {
+        let live = self.leases.iter().filter(|(_, lease)| lease.deadline > now);
+        live.map(|(phone, lease)| HeldLease {
+            phone: *phone,
+            session: lease.session.clone(),
+            held_for: now.saturating_duration_since(lease.since),
+            ends_in: lease.deadline.saturating_duration_since(now),
+        })
+        .collect()
     }
 
     /// How many leases there are, one a phone.

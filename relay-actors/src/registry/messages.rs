@@ -1,14 +1,17 @@
 //! What a pair's registry is told: routes by DirectoryActor, frames by sockets.
 
+use std::sync::Arc;
+
 use actix::Message;
 use relay_model::ids::{AuthorizationGeneration, ConnectionId, DeviceId};
 use relay_model::timeline::BaseSession;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::timeline::snapshot::Snapshot;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
+use crate::traces::OpenTrace;
 
 /// The desktop has a route; from DirectoryActor, one a registration. Answered with the states of its
 /// phones' leases, as frames for the desktop (REG-7).
@@ -70,6 +73,12 @@ pub(crate) struct PhoneForgotten(pub(crate) DeviceId);
 #[rtype(result = "()")]
 pub(crate) struct EndPair;
 
+/// The relay drains and its memory is cleared: no request is answered any more, and nothing that still
+/// comes has an effect (DR-3). From DirectoryActor, once a pair.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Forget;
+
 /// A phone's request, ready to be forwarded; from the phone's socket, bounded by its permits.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -82,6 +91,8 @@ pub(crate) struct Request {
     pub(crate) id: Box<str>,
     /// The frame for the desktop.
     pub(crate) text: OutgoingText,
+    /// Its trace, if it has one.
+    pub(crate) trace: Option<Arc<OpenTrace>>,
     /// Room of the phone's socket.
     pub(crate) permit: InboundPermit,
 }
@@ -96,6 +107,10 @@ pub(crate) struct Response {
     pub(crate) id: Box<str>,
     /// Whether it ends the request.
     pub(crate) is_final: bool,
+    /// Whether the desktop answers with an error.
+    pub(crate) is_error: bool,
+    /// When it was read.
+    pub(crate) read_at: Instant,
     /// The frame for the phone.
     pub(crate) text: OutgoingText,
     /// Room of the desktop's socket.
@@ -164,6 +179,33 @@ pub struct PairState {
     pub leases: usize,
     /// What was counted since the pair began.
     pub counts: PairCounts,
+}
+
+/// Asks what exactly a pair holds; from whoever shows an account to its operator.
+#[derive(Message)]
+#[rtype(result = "PairDetails")]
+pub(crate) struct ReadPairDetails;
+
+/// What exactly a pair holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PairDetails {
+    /// Requests without a final answer, by phone.
+    pub(crate) pending: Vec<(DeviceId, usize)>,
+    /// Leases.
+    pub(crate) leases: Vec<HeldLease>,
+}
+
+/// A lease, as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLease {
+    /// Who holds it.
+    pub phone: DeviceId,
+    /// Of which session.
+    pub session: BaseSession,
+    /// For how long already, renewals included.
+    pub held_for: Duration,
+    /// How long it holds if it is not renewed.
+    pub ends_in: Duration,
 }
 
 /// What a pair counts.

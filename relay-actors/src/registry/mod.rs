@@ -9,7 +9,9 @@ pub(crate) mod timeline_numbers;
 
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, SpawnHandle};
+use actix::{
+    Actor, ActorContext, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHandle,
+};
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionId, DeviceId};
 use relay_model::wire::OutgoingText;
@@ -19,14 +21,16 @@ use tokio::time::Instant;
 
 use leases::Leases;
 pub(crate) use messages::*;
-pub use messages::{PairCounts, PairState};
+pub use messages::{HeldLease, PairCounts, PairState};
 use pending::{Answered, NotRecorded, PendingRequests};
 
 use crate::directory::{DirectoryActor, PairEpoch, PairIdle};
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::relay::Core;
 use crate::socket::SocketHandle;
 use crate::socket::messages::CloseReason;
+use crate::traces::{Moment, OpenTrace, TraceOutcome, TracedRequests};
 
 /// Where the pair's desktop is.
 enum Desktop {
@@ -44,6 +48,9 @@ struct DesktopRoute {
     forwarded: u64,
 }
 
+/// The trace of a request, if it has one.
+type Trace = Option<Arc<OpenTrace>>;
+
 struct PhoneRoute {
     socket: SocketHandle,
     targets_this: bool,
@@ -60,11 +67,23 @@ pub(crate) struct RegistryActor {
     /// Every phone of the account with a route, in the order of arrival.
     phones: IndexMap<DeviceId, PhoneRoute>,
     pending: PendingRequests,
+    traced: TracedRequests,
     leases: Leases,
     /// The one timer for the deadlines of requests and leases, and when it is due.
     timer: Option<(Instant, SpawnHandle)>,
     idle_reported: bool,
+    /// The relay drains: every frame that comes is let go (DR-3).
+    forgotten: bool,
     counts: PairCounts,
+    /// The requests and leases of this pair that are in the figures of the process (OP-6).
+    counted: Counted,
+}
+
+/// What a pair has added to figures that go up and down.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    pending: u32,
+    leases: u32,
 }
 
 impl RegistryActor {
@@ -85,16 +104,48 @@ impl RegistryActor {
             desktop: Desktop::Offline,
             phones: IndexMap::new(),
             pending: PendingRequests::default(),
+            traced: TracedRequests::default(),
             leases,
             timer: None,
             idle_reported: false,
+            forgotten: false,
             counts: PairCounts::default(),
+            counted: Counted::default(),
         }
     }
 
+    /// Brings what the figures of the process say of this pair up to date.
+    fn meter(&mut self) {
+        let now = Counted {
+            pending: self.pending.len() as u32,
+            leases: self.leases.len() as u32,
+        };
+        let before = std::mem::replace(&mut self.counted, now);
+        let tallies = self.core.tallies();
+        for (tally, before, now) in [
+            (Tally::RpcPending, before.pending, now.pending),
+            (Tally::TimelineLeases, before.leases, now.leases),
+        ] {
+            if before != now {
+                tallies.add(tally, u64::from(now).wrapping_sub(u64::from(before)));
+            }
+        }
+    }
+
+    /// Answers a request that is not forwarded.
+    fn refuse(&mut self, phone: DeviceId, id: &str, failure: RpcFailure, trace: Trace) {
+        self.core.tallies().count(Tally::RpcRefused);
+        self.fail(phone, id, failure, trace);
+    }
+
     /// Answers a request itself.
-    fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure) {
-        if self.answer(phone, outbound::rpc_failure(id, failure)) {
+    fn fail(&mut self, phone: DeviceId, id: &str, failure: RpcFailure, trace: Trace) {
+        self.core.metrics.rpc_failed(failure.code);
+        if let Some(trace) = &trace {
+            trace.mark(Moment::Answered, Instant::now());
+            trace.ends(TraceOutcome::Failed(failure.code));
+        }
+        if self.answer(phone, outbound::rpc_failure(id, failure), trace) {
             self.counts.failed += 1;
         }
     }
@@ -102,11 +153,11 @@ impl RegistryActor {
     /// Sends an answer to whatever connection the phone holds, and says whether it was sent. A phone
     /// that has no room for it is retired, so that no answer is ever lost in silence on a live
     /// connection (TR-10).
-    fn answer(&mut self, phone: DeviceId, text: OutgoingText) -> bool {
+    fn answer(&mut self, phone: DeviceId, text: OutgoingText, trace: Trace) -> bool {
         let sent = self
             .phones
             .get(&phone)
-            .map(|route| route.socket.answer(text));
+            .map(|route| route.socket.answer(text, trace));
         if let Some(Err(_)) = sent
             && let Some(route) = self.phones.shift_remove(&phone)
         {
@@ -114,7 +165,10 @@ impl RegistryActor {
             self.end_lease_of(phone, route.socket.connection);
         }
         let delivered = matches!(sent, Some(Ok(())));
-        self.counts.undeliverable_responses += u64::from(!delivered);
+        if !delivered {
+            self.counts.undeliverable_responses += 1;
+            self.core.tallies().count(Tally::RpcUndeliverable);
+        }
         delivered
     }
 
@@ -124,7 +178,13 @@ impl RegistryActor {
         let begun = socket.seal_requests();
         for (id, record) in self.pending.end_of_desktop(socket.connection) {
             let delivered = record.position <= begun;
-            self.fail(record.phone, &id, RpcFailure::desktop_gone(delivered));
+            let trace = self.traced.take(&id);
+            self.fail(
+                record.phone,
+                &id,
+                RpcFailure::desktop_gone(delivered),
+                trace,
+            );
         }
     }
 
@@ -153,17 +213,23 @@ impl RegistryActor {
         let handle = ctx.run_later(wait, |actor, ctx| {
             actor.timer = None;
             let now = Instant::now();
-            actor.counts.expired += actor.pending.expire(now) as u64;
+            let expired = actor.pending.expire(now) as u64;
+            actor.counts.expired += expired;
+            actor.core.tallies().add(Tally::RpcExpired, expired);
+            let pending = &actor.pending;
+            actor.traced.retain(|id| pending.contains(id));
             actor.leases.expire(now);
+            actor.meter();
             actor.arm_timer(ctx);
             actor.report_if_idle();
         });
         self.timer = Some((due, handle));
     }
 
-    /// Tells the directory that the pair could end. The directory decides: it may have attached
+    /// Brings the figures up to date and, if nothing is left, tells the directory that the pair could end. The directory decides: it may have attached
     /// somebody meanwhile, whose message is then on its way here.
     fn report_if_idle(&mut self) {
+        self.meter();
         let idle = matches!(self.desktop, Desktop::Offline)
             && self.pending.is_empty()
             && !self.phones.values().any(|phone| phone.targets_this);
@@ -195,6 +261,9 @@ impl Actor for RegistryActor {
 /// reconcile rather than wait for answers that nobody will route.
 impl Drop for RegistryActor {
     fn drop(&mut self) {
+        let tallies = self.core.tallies();
+        tallies.subtract(Tally::RpcPending, self.counted.pending.into());
+        tallies.subtract(Tally::TimelineLeases, self.counted.leases.into());
         if std::thread::panicking() {
             let desktop = match &self.desktop {
                 Desktop::Attached(route) => Some(&route.socket),
@@ -217,41 +286,49 @@ impl Handler<Request> for RegistryActor {
             phone,
             id,
             text,
+            trace,
             permit: _permit,
         } = request;
         // A frame of a connection that was replaced meanwhile has no effect any more.
-        if self
-            .phones
-            .get(&phone)
-            .is_none_or(|route| route.socket.connection != connection)
-        {
+        let route = self.phones.get(&phone);
+        if self.forgotten || route.is_none_or(|route| route.socket.connection != connection) {
             return;
         }
         match self.pending.admit(&id, phone, &self.core.limits()) {
             Ok(()) => {}
             Err(NotRecorded::Duplicate) => {
                 self.counts.duplicate_requests += 1;
+                self.core.tallies().count(Tally::RpcDuplicate);
+                if let Some(trace) = trace {
+                    trace.ends(TraceOutcome::Duplicate);
+                }
                 return;
             }
             Err(NotRecorded::TakenByAnotherPhone) => {
                 let failure =
                     RpcFailure::invalid("another phone has a request with this id pending");
-                return self.fail(phone, &id, failure);
+                return self.refuse(phone, &id, failure, trace);
             }
             Err(NotRecorded::TooMany) => {
                 let failure = RpcFailure::undelivered(RpcErrorCode::DesktopCongested);
-                return self.fail(phone, &id, failure);
+                return self.refuse(phone, &id, failure, trace);
             }
         }
         let failure = match &mut self.desktop {
             Desktop::Attached(route) => {
-                if route.socket.request(text).is_ok() {
+                let now = Instant::now();
+                if route.socket.request(text, trace.clone()).is_ok() {
                     route.forwarded += 1;
                     self.counts.forwarded += 1;
+                    self.core.tallies().count(Tally::RpcForwarded);
                     let (desktop, position) = (route.socket.connection, route.forwarded);
-                    let now = Instant::now();
+                    if let Some(trace) = trace {
+                        trace.mark(Moment::Forwarded, now);
+                        self.traced.keep(&id, trace);
+                    }
                     self.pending
                         .record(id, phone, desktop, position, now, &self.core.limits());
+                    self.meter();
                     return self.arm_timer(ctx);
                 }
                 RpcErrorCode::DesktopCongested
@@ -259,7 +336,7 @@ impl Handler<Request> for RegistryActor {
             Desktop::Reconnecting => RpcErrorCode::DesktopReconnecting,
             Desktop::Offline => RpcErrorCode::DesktopOffline,
         };
-        self.fail(phone, &id, RpcFailure::undelivered(failure));
+        self.refuse(phone, &id, RpcFailure::undelivered(failure), trace);
     }
 }
 
@@ -271,21 +348,40 @@ impl Handler<Response> for RegistryActor {
             connection,
             id,
             is_final,
+            is_error,
+            read_at,
             text,
             permit: _permit,
         } = response;
-        match self.pending.answer(
-            &id,
-            connection,
-            is_final,
-            Instant::now(),
-            &self.core.limits(),
-        ) {
-            Answered::By(phone) => {
-                self.counts.answered += u64::from(self.answer(phone, text));
+        let now = Instant::now();
+        let answered = self
+            .pending
+            .answer(&id, connection, is_final, now, &self.core.limits());
+        match answered {
+            Answered::By { phone, forwarded } => {
+                let mut trace = None;
+                if is_final {
+                    trace = self.traced.take(&id);
+                    let took = now.saturating_duration_since(forwarded);
+                    self.core.metrics.rpc_duration.record(took);
+                }
+                if let Some(trace) = &trace {
+                    trace.mark(Moment::Answered, read_at);
+                    trace.ends(match is_error {
+                        true => TraceOutcome::DesktopError,
+                        false => TraceOutcome::Answered,
+                    });
+                }
+                if self.answer(phone, text, trace) {
+                    self.counts.answered += 1;
+                    self.core.tallies().count(Tally::RpcDelivered);
+                }
                 self.report_if_idle();
             }
-            Answered::Unknown => self.counts.unknown_responses += 1,
+            Answered::Unknown => {
+                self.counts.unknown_responses += 1;
+                self.core.tallies().count(Tally::RpcUnknown);
+            }
         }
     }
 }
@@ -408,6 +504,19 @@ impl Handler<EndPair> for RegistryActor {
     }
 }
 
+impl Handler<Forget> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Forget, ctx: &mut Self::Context) {
+        self.forgotten = true;
+        self.pending = PendingRequests::default();
+        self.leases = Leases::new(Arc::clone(&self.core.timeline_numbers));
+        if let Some((_, timer)) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+    }
+}
+
 impl Handler<ReadPairState> for RegistryActor {
     type Result = PairState;
 
@@ -423,5 +532,16 @@ impl Handler<ReadPairState> for RegistryActor {
             leases: self.leases.len(),
             counts: self.counts,
         }
+    }
+}
+
+impl Handler<ReadPairDetails> for RegistryActor {
+    type Result = MessageResult<ReadPairDetails>;
+
+    fn handle(&mut self, _: ReadPairDetails, _: &mut Self::Context) -> Self::Result {
+        MessageResult(PairDetails {
+            pending: self.pending.by_phone(),
+            leases: self.leases.held(Instant::now()),
+        })
     }
 }

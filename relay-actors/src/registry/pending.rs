@@ -2,6 +2,7 @@
 //! comes as an argument, frames are the actor's business.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use relay_model::ids::{ConnectionId, DeviceId};
@@ -22,6 +23,26 @@ pub(crate) struct Record {
     /// The request's place among those forwarded to that connection, from 1.
     pub(crate) position: u64,
     deadline: Instant,
+    /// How long before its deadline it was forwarded, in nanoseconds: half the size of a moment.
+    age_at_deadline: u64,
+}
+
+impl Record {
+    /// When the request was forwarded.
+    fn forwarded(&self) -> Instant {
+        let age = Duration::from_nanos(self.age_at_deadline);
+        self.deadline.checked_sub(age).unwrap_or(self.deadline)
+    }
+
+    fn set_deadline(&mut self, deadline: Instant) {
+        let age = deadline.saturating_duration_since(self.forwarded());
+        self.age_at_deadline = nanos(age);
+        self.deadline = deadline;
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Why a request is not recorded.
@@ -38,8 +59,13 @@ pub(crate) enum NotRecorded {
 /// What a response is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
-    /// This phone's request.
-    By(DeviceId),
+    /// A pending request.
+    By {
+        /// The phone that asked.
+        phone: DeviceId,
+        /// When the request was forwarded.
+        forwarded: Instant,
+    },
     /// No request of this connection.
     Unknown,
 }
@@ -93,6 +119,7 @@ impl PendingRequests {
                 desktop,
                 position,
                 deadline,
+                age_at_deadline: nanos(limits.record_lifetime),
             },
         );
     }
@@ -112,14 +139,14 @@ impl PendingRequests {
         if record.desktop != desktop {
             return Answered::Unknown;
         }
-        let phone = record.phone;
+        let (phone, forwarded) = (record.phone, record.forwarded());
         if is_final {
             self.records.swap_remove_index(index);
             self.forget_one(phone);
         } else {
-            record.deadline = now + limits.record_lifetime;
+            record.set_deadline(now + limits.record_lifetime);
         }
-        Answered::By(phone)
+        Answered::By { phone, forwarded }
     }
 
     /// Ends all requests that were forwarded to this connection, in the order of forwarding.
@@ -144,6 +171,22 @@ impl PendingRequests {
     /// The first deadline. All records live equally long, so no later record can come before it.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.records.values().map(|record| record.deadline).min()
+    }
+
+    /// Whether a request with this id is pending.
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.records.contains_key(id)
+    }
+
+    /// How many each phone has, in the order of their ids.
+    pub(crate) fn by_phone(&self) -> Vec<(DeviceId, usize)> {
+        let mut counts: Vec<_> = self
+            .per_phone
+            .iter()
+            .map(|(phone, count)| (*phone, *count))
+            .collect();
+        counts.sort_unstable();
+        counts
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -210,6 +253,11 @@ mod tests {
         ConnectionId::from_uuid(Uuid::from_u128(number))
     }
 
+    fn by(number: u128, forwarded: Instant) -> Answered {
+        let phone = phone(number);
+        Answered::By { phone, forwarded }
+    }
+
     fn limits() -> Limits {
         Limits {
             records_per_pair: 3,
@@ -250,8 +298,23 @@ mod tests {
             Some(NotRecorded::TakenByAnotherPhone)
         );
         let answered = pending.answer("a", connection(9), true, now, &limits());
-        assert_eq!(answered, Answered::By(phone(1)));
+        assert_eq!(answered, by(1, now));
         assert_eq!(ask(&mut pending, "a", 2, now), None, "an ended id is free");
+    }
+
+    /// OP-6: a request's time counts from its forwarding, whatever was answered in between.
+    #[test]
+    fn partial_answers_keep_the_moment_of_forwarding() {
+        let (mut pending, start) = (PendingRequests::default(), start());
+        ask(&mut pending, "a", 1, start);
+        for seconds in [1, 700, 1_400] {
+            let now = start + Duration::from_secs(seconds);
+            let answered = pending.answer("a", connection(9), false, now, &limits());
+            assert_eq!(answered, by(1, start));
+        }
+        let last = start + Duration::from_secs(2_100);
+        let answered = pending.answer("a", connection(9), true, last, &limits());
+        assert_eq!(answered, by(1, start));
     }
 
     /// RPC-6: limits a phone and a pair.
@@ -282,9 +345,9 @@ mod tests {
         let mut answer =
             |desktop, is_final| pending.answer("a", connection(desktop), is_final, now, &limits());
         assert_eq!(answer(8, true), Answered::Unknown);
-        assert_eq!(answer(9, false), Answered::By(phone(1)));
-        assert_eq!(answer(9, false), Answered::By(phone(1)));
-        assert_eq!(answer(9, true), Answered::By(phone(1)));
+        assert_eq!(answer(9, false), by(1, now));
+        assert_eq!(answer(9, false), by(1, now));
+        assert_eq!(answer(9, true), by(1, now));
         assert_eq!(answer(9, true), Answered::Unknown);
         assert_eq!(answer(9, false), Answered::Unknown);
     }
@@ -359,7 +422,10 @@ mod tests {
                     1 | 2 => {
                         let is_final = step == 1;
                         let owner = oracle.get(&id).filter(|(_, to)| *to == desktop);
-                        let expected = owner.map_or(Answered::Unknown, |(who, _)| Answered::By(*who));
+                        let expected = owner.map_or(Answered::Unknown, |(who, _)| {
+                            let (phone, forwarded) = (*who, now);
+                            Answered::By { phone, forwarded }
+                        });
                         let got = pending.answer(&id, desktop, is_final, now, &limits);
                         prop_assert_eq!(got, expected);
                         if is_final && got != Answered::Unknown {

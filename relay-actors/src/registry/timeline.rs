@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::leases::{Changes, SessionState};
 use super::{Desktop, InterestEnded, InterestTaken, RegistryActor, TimelineUpdate};
+use crate::metrics::Tally;
 use crate::socket::messages::{CloseReason, Offer};
 use crate::socket::timeline::SharedSnapshot;
 
@@ -96,6 +97,7 @@ impl Handler<InterestTaken> for RegistryActor {
                 .leases
                 .interest(phone, connection, lease, session, deadline, now);
             self.tell_desktop(changes);
+            self.meter();
             self.arm_timer(ctx);
         }
     }
@@ -113,6 +115,7 @@ impl Handler<InterestEnded> for RegistryActor {
         } = ended;
         let changes = self.leases.end(phone, connection, lease, Instant::now());
         self.tell_desktop(changes);
+        self.meter();
     }
 }
 
@@ -134,6 +137,7 @@ impl Handler<TimelineUpdate> for RegistryActor {
         });
         let Some((_, snapshot)) = authorized else {
             self.counts.unauthorized_snapshots += 1;
+            self.core.tallies().count(Tally::TimelineUnauthorized);
             return;
         };
         let charge = self.core.ceilings.outbound.charge(snapshot.text.len());

@@ -52,6 +52,11 @@ pub(crate) struct TouchSession {
     pub(crate) at: Instant,
 }
 
+/// Ends every session; from DrainActor, once (DR-3).
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct ForgetSessions;
+
 /// Ends the session of a device, or of all devices of an account (SES-2); from DirectoryActor, in the
 /// order of the attaches.
 #[derive(Message)]
@@ -141,6 +146,14 @@ impl Handler<TouchSession> for SessionActor {
     fn handle(&mut self, touch: TouchSession, _: &mut Self::Context) {
         self.sessions
             .touch(touch.owner, touch.session, touch.at, &self.core.limits());
+    }
+}
+
+impl Handler<ForgetSessions> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, _: ForgetSessions, _: &mut Self::Context) {
+        self.sessions = Sessions::default();
     }
 }
 

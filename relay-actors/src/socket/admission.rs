@@ -21,8 +21,6 @@ pub(super) enum NotAdmitted {
     Superseded,
     /// The user signed out on the device (SES-2).
     SignedOut,
-    /// The process stops.
-    Stopping,
 }
 
 /// What a registration brings along to its admission.
@@ -90,9 +88,9 @@ pub(super) async fn admit(relay: Relay, applicant: Applicant) -> Result<Attached
         Ok(Ok(attached)) => Ok(attached),
         Ok(Err(NotAttached::Superseded)) => Err(NotAdmitted::Superseded),
         Ok(Err(NotAttached::Hidden)) => Err(NotAdmitted::Refused(ErrorCode::DesktopNotEligible)),
+        Ok(Err(NotAttached::Draining)) => Err(NotAdmitted::Refused(ErrorCode::RelayDraining)),
         Ok(Err(NotAttached::Forgotten)) => Err(NotAdmitted::Refused(ErrorCode::DesktopForgotten)),
         Ok(Err(NotAttached::SignedOut)) => Err(NotAdmitted::SignedOut),
-        Ok(Err(NotAttached::Stopping)) => Err(NotAdmitted::Stopping),
         Ok(Err(NotAttached::NoSession)) | Err(_) => Err(unavailable),
     }
 }

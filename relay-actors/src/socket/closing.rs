@@ -3,15 +3,18 @@
 
 use std::fmt::Display;
 
+use relay_model::ids::DeviceId;
 use relay_model::wire::codes::CloseCode;
 use tokio::time::Instant;
 
 use super::SocketActor;
+use super::end_reason::EndReason;
 use super::link::CloseCause;
 use super::messages::CloseReason;
 use super::stage::Stage;
 use crate::directory::SocketClosing;
 use crate::mailbox::post;
+use crate::outcomes::{ConnectionClosed, LastClose};
 use crate::sessions::TouchSession;
 
 impl SocketActor {
@@ -30,31 +33,37 @@ impl SocketActor {
         let (code, now) = (reason.code(), Instant::now());
         if code == CloseCode::Retired {
             self.link.retire(code, now);
+            self.core().metrics.retired(reason.as_str());
         } else {
             self.link.close(code, now);
         }
-        self.log_close("relay", reason.as_str(), Some(reason.code().code()), None);
+        self.log_close(EndReason::ByRelay(reason), Some(code.code()), None);
         self.detach(reason.as_str());
     }
 
     pub(super) fn peer_closes(&mut self, cause: &CloseCause) {
-        let (side, detail): (_, Option<&dyn Display>) = match cause {
-            CloseCause::Violation(violation) => ("relay", Some(violation)),
-            CloseCause::Failed(error) => ("peer", Some(error)),
-            CloseCause::Peer(_) | CloseCause::EndOfStream => ("peer", None),
+        let detail: Option<&dyn Display> = match cause {
+            CloseCause::Violation(violation) => Some(violation),
+            CloseCause::Failed(error) => Some(error),
+            CloseCause::Peer(_) | CloseCause::EndOfStream => None,
         };
-        self.log_close(side, cause.as_str(), cause.code(), detail);
-        self.detach(cause.as_str());
+        let reason = cause.reason();
+        self.log_close(reason, cause.code(), detail);
+        self.detach(reason.as_str());
     }
 
-    /// One line a close: which side, and why (OP-5).
-    fn log_close(
+    /// One line a close: which side, and why (OP-5). It is counted with the same words (OP-6), and
+    /// remembered beyond the log (OP-9).
+    pub(super) fn log_close(
         &self,
-        side: &'static str,
-        reason: &'static str,
+        reason: EndReason,
         code: Option<u16>,
         detail: Option<&dyn Display>,
     ) {
+        self.core()
+            .metrics
+            .closed(code, reason.side(), reason.as_str());
+        self.remember_close(reason, code);
         let registered = self.registered();
         let generation = registered.and_then(|registered| registered.generation);
         tracing::info!(
@@ -63,11 +72,32 @@ impl SocketActor {
             device = registered.map(|registered| tracing::field::display(registered.device)),
             generation = generation.map(|generation| generation.get()),
             close_code = code,
-            side,
-            reason,
+            side = reason.side(),
+            reason = reason.as_str(),
             detail = detail.map(tracing::field::display),
             "closed"
         );
+    }
+
+    /// Leaves behind how the device's connection ended, also if it never got as far as to register.
+    fn remember_close(&self, reason: EndReason, code: Option<u16>) {
+        let registered = self.registered().map(|registered| registered.device);
+        let Some(device) = registered.or_else(|| self.claimed_device()) else {
+            return;
+        };
+        let close = LastClose {
+            connection: self.connection,
+            reason,
+            code,
+            at: self.core().environment.now(),
+        };
+        let device = (self.origin.account, device);
+        post(self.relay.outcomes(), ConnectionClosed { device, close });
+    }
+
+    /// The device that the upgrade request named.
+    pub(super) fn claimed_device(&self) -> Option<DeviceId> {
+        self.origin.device_header.as_deref()?.parse().ok()
     }
 
     /// Tells the directory, once, that this is no route any more, and reports the last touch.

@@ -9,11 +9,15 @@ use relay_model::wire::inbound::EventShape;
 use relay_model::wire::timeline::{self, Interest, NotAnUpdate, Update};
 use serde::Deserialize;
 
+use crate::push::Alert;
+
 /// What becomes of a permitted event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EventAction<'a> {
     /// It goes to every other route of the account (EV-1).
     Publish,
+    /// It goes to every other route of the account, and is pushed to its phones (PUSH-3).
+    Notify(Alert),
     /// The sender's row is changed so, then the event goes to all (EV-4).
     Store(DeviceChange),
     /// A phone's interest, which is never forwarded (TL-1).
@@ -42,11 +46,21 @@ struct ProjectDirectory {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the shape is judged")]
 struct Notification {
     session_id: String,
     title: String,
     body: String,
+}
+
+impl Notification {
+    /// A session has an id that its phones can ask for (TL-2).
+    fn alert(self, limits: &Limits) -> Result<Alert, String> {
+        let max = limits.timeline_session_id;
+        if self.session_id.len() > max {
+            return Err(format!("sessionId must have at most {max} bytes"));
+        }
+        Ok(Alert::new(self.session_id, &self.title, &self.body))
+    }
 }
 
 impl Visibility {
@@ -108,7 +122,8 @@ pub(super) fn judge<'a>(
             change.map(EventAction::Store).map_err(ill_shaped)
         }
         ("agent-notification-requested", DeviceType::Desktop) => {
-            shaped::<Notification>(payload).map(|_| EventAction::Publish)
+            let alert = shaped::<Notification>(payload)?.alert(limits);
+            alert.map(EventAction::Notify).map_err(ill_shaped)
         }
         (
             "device-status"
@@ -187,6 +202,7 @@ mod tests {
         match judge_text(&event_text(event_type, payload), sender)? {
             EventAction::Publish => Ok(EventAction::Publish),
             EventAction::Store(change) => Ok(EventAction::Store(change)),
+            EventAction::Notify(alert) => Ok(EventAction::Notify(alert)),
             action => panic!("{action:?}"),
         }
     }
@@ -307,6 +323,15 @@ mod tests {
                 judged(event_type, "null", Desktop),
                 Err(ErrorCode::InvalidPayload)
             );
+        }
+        let alert = judged("agent-notification-requested", notification, Desktop);
+        let expected = Alert::new("s".to_owned(), "t", "b");
+        assert_eq!(alert, Ok(EventAction::Notify(expected)));
+        for (length, fits) in [(1_024, true), (1_025, false)] {
+            let session = "s".repeat(length);
+            let long = format!(r#"{{"sessionId":"{session}","title":"t","body":"b"}}"#);
+            let judged = judged("agent-notification-requested", &long, Desktop);
+            assert_eq!(judged.is_ok(), fits, "{length}");
         }
         let from_phone = judged("agent-notification-requested", "{}", Mobile);
         assert_eq!(

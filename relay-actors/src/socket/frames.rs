@@ -1,14 +1,17 @@
 //! What a socket does with a text frame: answers it, or hands it on, rebuilt, to the pair or the
 //! directory.
 
+use std::sync::Arc;
+
 use actix::Context;
 use bytes::Bytes;
 use relay_model::credentials::Scope;
-use relay_model::limits::{ENVELOPE_HEADROOM, Limits};
+use relay_model::limits::{ENVELOPE_HEADROOM, Limits, TRACED_METHOD_BYTES};
 use relay_model::store::DeviceType;
 use relay_model::wire::codes::{ErrorCode, RpcErrorCode};
 use relay_model::wire::inbound::{ClientFrame, Event, FrameError, RpcRequest, RpcResponse};
 use relay_model::wire::outbound::{self, RpcFailure};
+use relay_model::wire::traceparent::TraceParent;
 use tokio::time::Instant;
 
 use super::SocketActor;
@@ -18,15 +21,36 @@ use super::messages::CloseReason;
 use super::stage::Stage;
 use crate::directory::PublishEvent;
 use crate::mailbox::post;
+use crate::metrics::Tally;
 use crate::registry::{Request, Response};
+use crate::traces::{OpenTrace, TraceOutcome};
 
 /// The id that an answer to a request with a bad id carries: cut to what an id may be (RPC-5).
 pub(super) fn cut_id<'a>(id: &'a str, limits: &Limits) -> &'a str {
-    let mut end = id.len().min(limits.id_bytes);
-    while !id.is_char_boundary(end) {
+    cut_to(id, limits.id_bytes)
+}
+
+/// As much of a text as fits into `bytes`.
+fn cut_to(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &id[..end]
+    &text[..end]
+}
+
+/// Where a frame is counted, and its bytes.
+fn received(frame: &ClientFrame<'_>) -> (Tally, Tally) {
+    match frame {
+        ClientFrame::Ping => (Tally::ReceivedPing, Tally::PingBytes),
+        ClientFrame::Ignored => (Tally::ReceivedIgnored, Tally::IgnoredBytes),
+        ClientFrame::Register(_) => (Tally::ReceivedRegister, Tally::RegisterBytes),
+        ClientFrame::Heartbeat => (Tally::ReceivedHeartbeat, Tally::HeartbeatBytes),
+        ClientFrame::Request(_) => (Tally::ReceivedRequest, Tally::RequestBytes),
+        ClientFrame::Response(_) => (Tally::ReceivedResponse, Tally::ResponseBytes),
+        ClientFrame::Event(_) => (Tally::ReceivedEvent, Tally::EventBytes),
+        ClientFrame::Renew(_) => (Tally::ReceivedRenew, Tally::RenewBytes),
+    }
 }
 
 impl SocketActor {
@@ -41,7 +65,12 @@ impl SocketActor {
         };
         match ClientFrame::read(text) {
             Ok(frame) => self.on_frame(frame, &source, now, ctx),
-            Err(error) => self.on_bad_frame(&error),
+            Err(error) => {
+                let tallies = self.tallies();
+                tallies.count(Tally::ReceivedInvalid);
+                tallies.add(Tally::InvalidBytes, source.len() as u64);
+                self.on_bad_frame(&error);
+            }
         }
     }
 
@@ -67,9 +96,13 @@ impl SocketActor {
         now: Instant,
         ctx: &mut Context<Self>,
     ) {
+        let received = received(&frame);
         let kind = match &frame {
-            ClientFrame::Ping => return self.reply(Lane::Control, outbound::pong()),
-            ClientFrame::Ignored => return,
+            ClientFrame::Ping => {
+                self.count_received(received, source);
+                return self.reply(Lane::Control, outbound::pong());
+            }
+            ClientFrame::Ignored => return self.count_received(received, source),
             ClientFrame::Register(_) => "register",
             ClientFrame::Heartbeat => "heartbeat",
             ClientFrame::Request(_) => "rpc.request",
@@ -80,18 +113,28 @@ impl SocketActor {
         // Borrowed from its field: a clone would have all sockets write to one counter.
         let limits = self.link.limits();
         let device_type = match (&mut self.stage, &frame) {
-            (Stage::Registered(registered), _) => registered.device_type,
+            (Stage::Registered(registered), _) => {
+                let device_type = registered.device_type;
+                self.count_received(received, source);
+                device_type
+            }
             (Stage::Unregistered, ClientFrame::Register(register)) => {
+                self.count_received(received, source);
                 return self.register(register, ctx);
             }
             (Stage::Checking(checking), frame) => {
                 let may_wait = !matches!(frame, ClientFrame::Event(_) | ClientFrame::Renew(_));
+                // One that waits is counted when its turn comes.
                 if !may_wait || !checking.waiting.push(source.clone(), limits) {
+                    self.count_received(received, source);
                     self.registration_required(Some(kind));
                 }
                 return;
             }
-            (Stage::Unregistered, _) => return self.registration_required(Some(kind)),
+            (Stage::Unregistered, _) => {
+                self.count_received(received, source);
+                return self.registration_required(Some(kind));
+            }
         };
         match frame {
             ClientFrame::Register(register) => self.register(&register, ctx),
@@ -102,11 +145,11 @@ impl SocketActor {
             }
             ClientFrame::Request(request) => {
                 self.touch_session(now);
-                self.on_request(&request, source, device_type);
+                self.on_request(&request, source, device_type, now);
             }
             ClientFrame::Response(response) => {
                 self.touch_session(now);
-                self.on_response(&response, source, device_type);
+                self.on_response(&response, source, device_type, now);
             }
             ClientFrame::Event(event) => {
                 if !self.event_waits(source) {
@@ -118,8 +161,38 @@ impl SocketActor {
         }
     }
 
-    fn on_request(&mut self, request: &RpcRequest<'_>, source: &Bytes, sender: DeviceType) {
-        if let Err(failure) = self.forward_request(request, source, sender) {
+    /// Counts a frame that was read, by its type (OP-6).
+    fn count_received(&self, (frames, bytes): (Tally, Tally), source: &Bytes) {
+        self.tallies().count(frames);
+        self.tallies().add(bytes, source.len() as u64);
+    }
+
+    /// Begins the trace of a request whose caller asks for one, if somebody keeps traces (OP-7).
+    fn trace_of(&self, request: &RpcRequest<'_>, now: Instant) -> Option<Arc<OpenTrace>> {
+        let sink = self.core().traces.as_ref()?;
+        let parent = TraceParent::read(request.traceparent.as_deref()?)?;
+        let method = request.method.map(|method| method.get().trim_matches('"'));
+        let method = cut_to(method.unwrap_or_default(), TRACED_METHOD_BYTES);
+        let wall = self.core().environment.now();
+        parent
+            .sampled
+            .then(|| OpenTrace::begin(sink, parent, method, wall, now))
+    }
+
+    fn on_request(
+        &mut self,
+        request: &RpcRequest<'_>,
+        source: &Bytes,
+        sender: DeviceType,
+        now: Instant,
+    ) {
+        let trace = self.trace_of(request, now);
+        if let Err(failure) = self.forward_request(request, source, sender, trace.as_ref()) {
+            if let Some(trace) = trace {
+                trace.ends(TraceOutcome::Failed(failure.code));
+            }
+            self.core().metrics.rpc_failed(failure.code);
+            self.tallies().count(Tally::RpcRefused);
             let id = cut_id(&request.id, self.limits());
             let text = outbound::rpc_failure(id, failure);
             self.reply(Lane::Rpc, text);
@@ -132,6 +205,7 @@ impl SocketActor {
         request: &RpcRequest<'_>,
         source: &Bytes,
         sender: DeviceType,
+        trace: Option<&Arc<OpenTrace>>,
     ) -> Result<(), RpcFailure> {
         let (account, limits) = (self.origin.account, self.link.limits());
         let Stage::Registered(registered) = &self.stage else {
@@ -160,6 +234,7 @@ impl SocketActor {
             id: request.id.as_ref().into(),
             permit: self.inbound.take(text.len()),
             text,
+            trace: trace.cloned(),
         });
         if forwarded.is_err() {
             self.close(CloseReason::PairLost);
@@ -167,7 +242,13 @@ impl SocketActor {
         Ok(())
     }
 
-    fn on_response(&mut self, response: &RpcResponse<'_>, source: &Bytes, sender: DeviceType) {
+    fn on_response(
+        &mut self,
+        response: &RpcResponse<'_>,
+        source: &Bytes,
+        sender: DeviceType,
+        now: Instant,
+    ) {
         if sender == DeviceType::Mobile {
             let message = "only desktops answer requests";
             return self.reply_error(ErrorCode::Forbidden, message, Some("rpc.response"));
@@ -181,6 +262,8 @@ impl SocketActor {
             connection: self.connection,
             id: response.id.as_ref().into(),
             is_final: response.is_final,
+            is_error: response.error.is_some(),
+            read_at: now,
             permit: self.inbound.take(text.len()),
             text,
         });
@@ -214,8 +297,12 @@ impl SocketActor {
                 let text = text();
                 self.store_event(change, text, ctx);
             }
-            EventAction::Publish => {
+            action @ (EventAction::Publish | EventAction::Notify(_)) => {
                 let text = text();
+                let alert = match action {
+                    EventAction::Notify(alert) => Some(Box::new(alert)),
+                    _ => None,
+                };
                 let (account, connection) = (self.origin.account, self.connection);
                 let permit = self.inbound.take(text.len());
                 post(
@@ -225,6 +312,7 @@ impl SocketActor {
                         device,
                         connection,
                         text,
+                        alert,
                         permit,
                     },
                 );

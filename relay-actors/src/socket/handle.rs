@@ -12,6 +12,7 @@ use super::lanes::{Lane, OutboundRoom};
 use super::messages::{Close, CloseReason, Deliver, DesktopRegistered, FrameKind, Offer};
 use crate::directory::RegistrationSequence;
 use crate::mailbox::post;
+use crate::traces::OpenTrace;
 
 /// A frame found no room in its lane (TR-10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,18 +42,26 @@ impl SocketHandle {
     }
 
     /// Sends a forwarded request, unless its lane is full.
-    pub(crate) fn request(&self, text: OutgoingText) -> Result<(), LaneFull> {
-        self.deliver(Lane::Rpc, text, FrameKind::Request)
+    pub(crate) fn request(
+        &self,
+        text: OutgoingText,
+        trace: Option<Arc<OpenTrace>>,
+    ) -> Result<(), LaneFull> {
+        self.deliver(Lane::Rpc, text, FrameKind::Request, trace)
     }
 
     /// Sends an answer, unless its lane is full.
-    pub(crate) fn answer(&self, text: OutgoingText) -> Result<(), LaneFull> {
-        self.deliver(Lane::Rpc, text, FrameKind::Other)
+    pub(crate) fn answer(
+        &self,
+        text: OutgoingText,
+        trace: Option<Arc<OpenTrace>>,
+    ) -> Result<(), LaneFull> {
+        self.deliver(Lane::Rpc, text, FrameKind::Other, trace)
     }
 
     /// Sends an event, unless its lane is full.
     pub(crate) fn event(&self, text: OutgoingText) -> Result<(), LaneFull> {
-        self.deliver(Lane::Event, text, FrameKind::Other)
+        self.deliver(Lane::Event, text, FrameKind::Other, None)
     }
 
     /// Sends a device's status, or that it was forgotten, to the route that `registration` made, unless its lane is full.
@@ -61,12 +70,24 @@ impl SocketHandle {
         text: OutgoingText,
         registration: RegistrationSequence,
     ) -> Result<(), LaneFull> {
-        self.deliver(Lane::Control, text, FrameKind::Status(registration))
+        self.deliver(Lane::Control, text, FrameKind::Status(registration), None)
     }
 
-    fn deliver(&self, lane: Lane, text: OutgoingText, kind: FrameKind) -> Result<(), LaneFull> {
+    fn deliver(
+        &self,
+        lane: Lane,
+        text: OutgoingText,
+        kind: FrameKind,
+        trace: Option<Arc<OpenTrace>>,
+    ) -> Result<(), LaneFull> {
         let permit = self.room.reserve(lane, text.len()).ok_or(LaneFull)?;
-        post(&self.address, Deliver { text, permit, kind });
+        let deliver = Deliver {
+            text,
+            permit,
+            kind,
+            trace,
+        };
+        post(&self.address, deliver);
         Ok(())
     }
 

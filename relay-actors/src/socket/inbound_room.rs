@@ -9,6 +9,7 @@ use futures_util::task::AtomicWaker;
 use relay_model::limits::Limits;
 
 use super::lanes::LaneLoad;
+use crate::metrics::{Tallies, Tally};
 
 /// One message, in the word that counts messages (16 bits) and bytes (48 bits) together.
 const MESSAGE: u64 = 1 << 48;
@@ -21,16 +22,18 @@ pub(crate) struct InboundRoom {
     under_way: AtomicU64,
     waiting: AtomicBool,
     reader: AtomicWaker,
+    tallies: Arc<Tallies>,
 }
 
 impl InboundRoom {
-    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+    pub(crate) fn new(limits: &Limits, tallies: Arc<Tallies>) -> Arc<Self> {
         Arc::new(Self {
             max_messages: limits.inbound_messages as u64,
             max_bytes: limits.inbound_bytes as u64,
             under_way: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             reader: AtomicWaker::new(),
+            tallies,
         })
     }
 
@@ -40,6 +43,7 @@ impl InboundRoom {
         // A message has 32 MiB at most, and the bound on messages keeps the sum within 48 bits.
         let load = MESSAGE | bytes as u64;
         self.under_way.fetch_add(load, Ordering::SeqCst);
+        self.tallies.count(Tally::UnderWay);
         InboundPermit {
             room: Arc::clone(self),
             load,
@@ -52,7 +56,9 @@ impl InboundRoom {
             return true;
         }
         self.reader.register(cx.waker());
-        self.waiting.store(true, Ordering::SeqCst);
+        if !self.waiting.swap(true, Ordering::SeqCst) {
+            self.tallies.count(Tally::ReadingPaused);
+        }
         // Room may have come back between the look and the registration.
         self.has_room()
     }
@@ -82,6 +88,7 @@ pub(crate) struct InboundPermit {
 impl Drop for InboundPermit {
     fn drop(&mut self) {
         self.room.under_way.fetch_sub(self.load, Ordering::SeqCst);
+        self.room.tallies.subtract(Tally::UnderWay, 1);
         let waiting = &self.room.waiting;
         if waiting.load(Ordering::SeqCst) && waiting.swap(false, Ordering::SeqCst) {
             self.room.reader.wake();
@@ -115,7 +122,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&wakes));
         let cx = Context::from_waker(&waker);
 
-        let room = InboundRoom::new(&limits);
+        let room = InboundRoom::new(&limits, Arc::default());
         let first = room.take(10);
         assert!(room.may_read(&cx));
         let second = room.take(10);

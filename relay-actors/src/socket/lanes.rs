@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use relay_model::limits::Limits;
 
 use super::ceilings::OutboundTotal;
+use crate::metrics::{Tallies, Tally};
 
 /// The lanes of a connection, most urgent first (RPC-9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,15 +103,24 @@ impl OutboundRoom {
             Lane::Event => (limits.event_lane_messages, limits.event_lane_bytes),
         };
         let bytes = (bytes as u64).min(BYTES_MASK / 2);
-        let before = self
+        let added = self
             .load_of(lane)
-            .try_add(bytes, max_messages as u64, max_bytes as u64)?;
+            .try_add(bytes, max_messages as u64, max_bytes as u64);
+        let Some(before) = added else {
+            self.tallies().count(Tally::LaneFull);
+            return None;
+        };
         self.total.change(before, before + bytes);
         Some(Permit {
             room: Arc::clone(self),
             lane,
             bytes,
         })
+    }
+
+    /// Where what leaves by the lanes is counted.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        self.total.tallies()
     }
 
     /// The snapshots that wait have this many bytes.

@@ -18,9 +18,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
 use super::ceilings::{Ceilings, UnfinishedShare};
+use super::end_reason::EndReason;
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::outbox::Outbox;
 use super::transport::Transport;
+use crate::traces::OpenTrace;
 
 /// How much is read at once. One block a thread, whatever the number of its sockets.
 const READ_BLOCK: usize = 128 * 1024;
@@ -39,8 +41,10 @@ pub enum LinkEvent {
     Text(Bytes),
     /// A complete binary message; without its payload unless the link keeps it.
     Binary(Option<Bytes>),
-    /// A ping (which the link has answered) or a pong: a sign of life.
-    ControlFrame,
+    /// A ping, which the link has answered.
+    Ping,
+    /// A pong.
+    Pong,
     /// The link is closing, for this reason. Comes once; nothing but [`LinkEvent::Ended`] follows.
     Closing(CloseCause),
     /// The transport is gone; the link does nothing any more.
@@ -74,15 +78,17 @@ pub enum CloseCause {
 }
 
 impl CloseCause {
-    /// Its word in the log (OP-5).
-    pub(crate) fn as_str(&self) -> &'static str {
+    /// Its reason, as it is told (OP-5, OP-9).
+    pub(crate) fn reason(&self) -> EndReason {
         match self {
-            Self::Peer(_) => "client_closed",
-            Self::Violation(_) => "protocol_violation",
-            Self::EndOfStream => "connection_ended",
+            Self::Peer(_) => EndReason::ClientClosed,
+            Self::Violation(_) => EndReason::ProtocolViolation,
+            Self::EndOfStream => EndReason::ConnectionEnded,
             Self::Failed(error) => match error.kind() {
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "network_reset",
-                _ => "network_error",
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    EndReason::NetworkReset
+                }
+                _ => EndReason::NetworkError,
             },
         }
     }
@@ -193,13 +199,23 @@ impl Link {
     }
 
     /// Queues a text message whose room was taken by its sender.
-    pub fn send(&mut self, text: OutgoingText, permit: Permit) {
-        self.outbox.push(text, permit, false);
+    pub(crate) fn send(
+        &mut self,
+        text: OutgoingText,
+        permit: Permit,
+        trace: Option<Arc<OpenTrace>>,
+    ) {
+        self.outbox.push_traced(text, permit, false, trace);
     }
 
     /// Queues a forwarded request, which is counted when it leaves (RPC-5).
-    pub fn send_request(&mut self, text: OutgoingText, permit: Permit) {
-        self.outbox.push(text, permit, true);
+    pub(crate) fn send_request(
+        &mut self,
+        text: OutgoingText,
+        permit: Permit,
+        trace: Option<Arc<OpenTrace>>,
+    ) {
+        self.outbox.push_traced(text, permit, true, trace);
     }
 
     /// Queues a text message of its owner; false if its lane is full.
@@ -447,9 +463,9 @@ impl Link {
             Ok(Incoming::Binary(payload)) => (!closing).then_some(LinkEvent::Binary(payload)),
             Ok(Incoming::Ping(payload)) => {
                 self.outbox.push_control(OpCode::Pong, payload);
-                (!closing).then_some(LinkEvent::ControlFrame)
+                (!closing).then_some(LinkEvent::Ping)
             }
-            Ok(Incoming::Pong) => (!closing).then_some(LinkEvent::ControlFrame),
+            Ok(Incoming::Pong) => (!closing).then_some(LinkEvent::Pong),
             Ok(Incoming::Close(frame)) => {
                 let code = frame.as_ref().map(|frame| frame.code);
                 // An answer to our own close frame; `Outbox::close` takes only the first.

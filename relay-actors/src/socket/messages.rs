@@ -1,6 +1,8 @@
 //! What others tell a socket.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Message;
 use relay_model::wire::OutgoingText;
@@ -11,6 +13,7 @@ use super::lanes::{LaneLoad, Permit};
 use super::timeline::SharedSnapshot;
 use super::timeline_buffer::TimelineCounts;
 use crate::directory::RegistrationSequence;
+use crate::traces::OpenTrace;
 
 /// A frame for the peer; from RegistryActor and DirectoryActor by [`super::SocketHandle`]. Carries
 /// its permit, so the mailbox holds no more of them than the lanes have room for.
@@ -23,6 +26,8 @@ pub(crate) struct Deliver {
     pub(crate) permit: Permit,
     /// What it is, where that matters for its order or its count.
     pub(crate) kind: FrameKind,
+    /// The trace of the request that it is, or answers.
+    pub(crate) trace: Option<Arc<OpenTrace>>,
 }
 
 /// What a delivered frame is.
@@ -78,8 +83,14 @@ pub struct SocketState {
     pub inbound: LaneLoad,
     /// Bytes of a message that the peer has not finished.
     pub unfinished: usize,
-    /// Whether the peer takes nothing although something waits (TR-10).
-    pub stalled: bool,
+    /// How long the peer has taken nothing although something waits (TR-10).
+    pub stalled_for: Option<Duration>,
+    /// How long the peer took to answer the last ping that it answered.
+    pub round_trip: Option<Duration>,
+    /// How long ago its last frame came.
+    pub silent_for: Duration,
+    /// Its address, as the log knows it.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Ends the connection; from RegistryActor and DirectoryActor, at most a few a connection.
@@ -102,8 +113,8 @@ pub enum CloseReason {
     VersionConflict,
     /// The pair's RegistryActor failed.
     PairLost,
-    /// The process stops.
-    Stopping,
+    /// The relay drains (DR-3).
+    Drained,
     /// The peer was silent (TR-5).
     Silent,
     /// No registration in time (TR-9).
@@ -124,7 +135,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Its word in the log (OP-5).
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Replaced => "replaced",
             Self::Congested => "congested",
@@ -132,7 +143,7 @@ impl CloseReason {
             Self::MemoryCeiling => "memory_ceiling",
             Self::VersionConflict => "version_conflict",
             Self::PairLost => "pair_lost",
-            Self::Stopping => "drained",
+            Self::Drained => "drained",
             Self::Silent => "peer_silent",
             Self::RegistrationTimeout => "registration_timeout",
             Self::Expired => "expired",
@@ -162,7 +173,7 @@ impl CloseReason {
             | Self::MemoryCeiling
             | Self::VersionConflict
             | Self::PairLost => CloseCode::Retired,
-            Self::Stopping => CloseCode::Draining,
+            Self::Drained => CloseCode::Draining,
             Self::Silent => CloseCode::Silent,
             Self::RegistrationTimeout => CloseCode::RegistrationTimeout,
             Self::Expired | Self::KeyEnded | Self::SignedOut => CloseCode::CredentialsEnded,

@@ -7,6 +7,7 @@ mod clock;
 mod closing;
 #[cfg(feature = "conformance-echo")]
 mod echo;
+mod end_reason;
 mod event_rules;
 mod expiry;
 mod frames;
@@ -44,6 +45,7 @@ use relay_model::wire::inbound;
 use relay_model::wire::outbound::{self, RpcFailure};
 use tokio::time::{Instant, Sleep};
 
+pub use end_reason::EndReason;
 pub(crate) use handle::SocketHandle;
 pub use messages::{CloseReason, SocketState};
 pub use timeline_buffer::TimelineCounts;
@@ -51,6 +53,7 @@ pub use timeline_buffer::TimelineCounts;
 use crate::credentials::{KeySocketGone, KeySocketOpened};
 use crate::directory::{SocketGone, SocketOpened};
 use crate::mailbox::post;
+use crate::metrics::{Tallies, Tally};
 use crate::relay::{ConnectionOrigin, Core, Relay};
 use crate::sessions::TouchSession;
 use crate::store::RecordHeartbeat;
@@ -132,6 +135,7 @@ impl SocketActor {
         let connection = ConnectionId::from_uuid(core.environment.new_uuid());
         let link = Link::new(transport, early, reader, Arc::clone(limits), &core.ceilings);
         let expiry = Expiry::new(&origin.credentials, core.environment.now(), now, limits);
+        core.tallies().count(Tally::SocketsAccepted);
         tracing::info!(
             %connection,
             account = %origin.account,
@@ -143,7 +147,7 @@ impl SocketActor {
             connection,
             origin: Box::new(origin),
             link,
-            inbound: InboundRoom::new(limits),
+            inbound: InboundRoom::new(limits, Arc::clone(&core.metrics.tallies)),
             stage: Stage::Unregistered,
             refused_resumes: 0,
             watchdog: Watchdog::new(now, limits),
@@ -189,6 +193,11 @@ impl SocketActor {
 
     fn core(&self) -> &Core {
         self.relay.core()
+    }
+
+    /// Where what happens with every frame is counted.
+    fn tallies(&self) -> &Tallies {
+        self.link.room().tallies()
     }
 
     /// The limits that were in force when the connection was opened.
@@ -298,11 +307,20 @@ impl SocketActor {
                 }
             }
             LinkEvent::Binary(_) if self.rate.admitted => {
+                self.tallies().count(Tally::ReceivedBinary);
                 let code = ErrorCode::UnsupportedFrame;
                 self.reply_error(code, code.meaning(), None);
             }
             LinkEvent::Binary(_) => self.on_dropped(&[], now),
-            LinkEvent::ControlFrame => self.watchdog.frame(now),
+            LinkEvent::Ping => {
+                self.tallies().count(Tally::ReceivedControl);
+                self.watchdog.frame(now);
+            }
+            LinkEvent::Pong => {
+                self.tallies().count(Tally::ReceivedControl);
+                self.watchdog.frame(now);
+                self.watchdog.pong(now, self.link.limits());
+            }
             LinkEvent::Closing(cause) => self.peer_closes(&cause),
             LinkEvent::Ended => {}
         }
@@ -311,7 +329,10 @@ impl SocketActor {
     /// Answers a dropped message if it is a request that says how to. Each dropped message takes a
     /// token of the answers; without one nothing is read of it (TR-6).
     fn on_dropped(&mut self, text: &[u8], now: Instant) {
-        let limits = self.link.limits();
+        let (limits, tallies) = (self.link.limits(), self.tallies());
+        tallies.count(Tally::RateLimited);
+        tallies.count(Tally::ReceivedRateLimited);
+        tallies.add(Tally::RateLimitedBytes, text.len() as u64);
         if !self.rate.answers.take(now, limits) || self.registered().is_none() {
             return;
         }
@@ -320,6 +341,8 @@ impl SocketActor {
             .and_then(inbound::dropped_request_id);
         if let Some(id) = id {
             let failure = RpcFailure::undelivered(RpcErrorCode::RateLimited);
+            self.core().metrics.rpc_failed(failure.code);
+            self.tallies().count(Tally::RpcRefused);
             let text = outbound::rpc_failure(frames::cut_id(&id, limits), failure);
             self.reply(Lane::Rpc, text);
         }
@@ -390,6 +413,9 @@ impl Actor for SocketActor {
 /// Whatever ends a socket, a panic included, those who know it hear of it.
 impl Drop for SocketActor {
     fn drop(&mut self) {
+        if !self.detached && std::thread::panicking() {
+            self.log_close(EndReason::SocketFailed, None, None);
+        }
         if let Some(key) = self.api_key() {
             let connection = self.connection;
             post(self.relay.credentials(), KeySocketGone { key, connection });
@@ -423,13 +449,18 @@ impl Handler<Deliver> for SocketActor {
     type Result = ();
 
     fn handle(&mut self, deliver: Deliver, _: &mut Self::Context) {
-        let Deliver { text, permit, kind } = deliver;
+        let Deliver {
+            text,
+            permit,
+            kind,
+            trace,
+        } = deliver;
         match (kind, &mut self.stage) {
-            (FrameKind::Request, _) => self.link.send_request(text, permit),
+            (FrameKind::Request, _) => self.link.send_request(text, permit, trace),
             (FrameKind::Status(route), Stage::Checking(checking)) if route == checking.sequence => {
                 checking.statuses.push((text, permit));
             }
-            (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit),
+            (FrameKind::Status(_) | FrameKind::Other, _) => self.link.send(text, permit, trace),
         }
     }
 }
@@ -449,7 +480,10 @@ impl Handler<ReadSocketState> for SocketActor {
             timeline,
             inbound: self.inbound.load(),
             unfinished: self.link.unfinished().unwrap_or_default(),
-            stalled: self.link.stalled_since().is_some(),
+            stalled_for: self.link.stalled_since().map(|since| since.elapsed()),
+            round_trip: self.watchdog.round_trip(),
+            silent_for: self.watchdog.silence(Instant::now()),
+            peer: self.origin.peer,
         }
     }
 }

@@ -13,9 +13,12 @@ use relay_model::limits::Limits;
 use relay_model::websocket::header::OpCode;
 use relay_model::websocket::writer::{MessageWriter, SLICES_PER_MESSAGE};
 use relay_model::wire::OutgoingText;
+use tokio::time::Instant;
 
 use super::lanes::{Lane, OutboundRoom, Permit};
 use super::transport::Transport;
+use crate::metrics::Tally;
+use crate::traces::{Moment, OpenTrace};
 
 /// The most messages handed to the socket in one write; more than a begun one, pings and pongs.
 const BATCH_MESSAGES: usize = 16;
@@ -47,6 +50,20 @@ impl From<Lane> for Place {
     }
 }
 
+impl Place {
+    /// Where a message that left from here is counted, and its payload (OP-6).
+    const fn tallies(self, is_request: bool) -> (Tally, Tally) {
+        match self {
+            Self::Ping => (Tally::SentControl, Tally::SentControlBytes),
+            Self::Control => (Tally::SentReply, Tally::SentReplyBytes),
+            Self::Rpc if is_request => (Tally::SentRequest, Tally::SentRequestBytes),
+            Self::Rpc => (Tally::SentResponse, Tally::SentResponseBytes),
+            Self::Event => (Tally::SentEvent, Tally::SentEventBytes),
+            Self::Snapshot => (Tally::SentTimeline, Tally::SentTimelineBytes),
+        }
+    }
+}
+
 /// One waiting message.
 #[derive(Debug)]
 struct Queued {
@@ -56,6 +73,8 @@ struct Queued {
     _permit: Option<Permit>,
     /// A forwarded request, which is counted when it leaves (RPC-5).
     is_request: bool,
+    /// The trace that hears when it was written.
+    trace: Option<Arc<OpenTrace>>,
 }
 
 /// The waiting messages of one socket.
@@ -143,6 +162,17 @@ impl Outbox {
 
     /// Adds a message to its permit's lane; after a close it is dropped.
     pub(crate) fn push(&mut self, text: OutgoingText, permit: Permit, is_request: bool) {
+        self.push_traced(text, permit, is_request, None);
+    }
+
+    /// The same for a message that is, or answers, a traced request: its last byte is noted there (OP-7).
+    pub(crate) fn push_traced(
+        &mut self,
+        text: OutgoingText,
+        permit: Permit,
+        is_request: bool,
+        trace: Option<Arc<OpenTrace>>,
+    ) {
         let place = permit.lane().into();
         let message = MessageWriter::text(text, self.fragment_size);
         self.enqueue(
@@ -151,6 +181,7 @@ impl Outbox {
                 message,
                 _permit: Some(permit),
                 is_request,
+                trace,
             },
         );
     }
@@ -165,6 +196,7 @@ impl Outbox {
                 message: MessageWriter::text(text, self.fragment_size),
                 _permit: permit.take_if(|_| index == last),
                 is_request: false,
+                trace: None,
             };
             self.enqueue(place, queued);
         }
@@ -180,6 +212,7 @@ impl Outbox {
                 message,
                 _permit: Some(permit),
                 is_request: false,
+                trace: None,
             },
         );
     }
@@ -199,6 +232,7 @@ impl Outbox {
                 message,
                 _permit: None,
                 is_request: false,
+                trace: None,
             },
         );
     }
@@ -227,6 +261,7 @@ impl Outbox {
                 message,
                 _permit: None,
                 is_request: false,
+                trace: None,
             },
         );
         self.closing = true;
@@ -255,6 +290,7 @@ impl Outbox {
                 message,
                 _permit: None,
                 is_request: false,
+                trace: None,
             },
         );
     }
@@ -497,11 +533,23 @@ impl Outbox {
             begun_requests += u64::from(front.is_request && !had_begun);
             let finished = front.message.is_finished();
             if finished {
+                if let Some(trace) = &front.trace {
+                    let written = if front.is_request {
+                        Moment::Written
+                    } else {
+                        Moment::Delivered
+                    };
+                    trace.mark(written, Instant::now());
+                }
+                let (frames, payload) = place.tallies(front.is_request);
+                let written = front.message.payload_len() as u64;
                 queue.pop_front();
                 if queue.is_empty() {
                     // Most sockets are idle, and there are many.
                     *queue = VecDeque::new();
                 }
+                self.room.tallies().count(frames);
+                self.room.tallies().add(payload, written);
             }
             if place != Place::Ping {
                 self.begun = (!finished).then_some(place);

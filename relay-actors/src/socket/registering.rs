@@ -16,10 +16,16 @@ use super::messages::CloseReason;
 use super::registration::Claim;
 use super::stage::{Checking, Registered, Stage, Touches, WaitingFrames};
 use crate::directory::Attached;
+use crate::mailbox::post;
+use crate::metrics::Registration;
+use crate::outcomes::{LastRefusal, RegistrationRefused};
 
 impl SocketActor {
     /// Begins a registration on a socket that has none under way.
     pub(super) fn register(&mut self, register: &Register<'_>, ctx: &mut Context<Self>) {
+        if self.core().drain.refuses() {
+            return self.refuse(ErrorCode::RelayDraining, register.device_id.parse().ok());
+        }
         let sequence = self.core().next_registration();
         let registered = self.registered().map(|registered| registered.device);
         let claim = match Claim::new(register, &self.origin, registered) {
@@ -90,13 +96,18 @@ impl SocketActor {
         let stage = std::mem::replace(&mut self.stage, Stage::Registered(Box::new(registered)));
         self.registration_deadline = None;
         self.link.set_max_message(self.relay.limits().max_message);
+        let resumed = session.token.is_none();
+        self.core().metrics.registered(match resumed {
+            true => Registration::Resumed,
+            false => Registration::Registered,
+        });
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
             %device,
             client_type = device_type.as_str(),
             generation = generation.map(|generation| generation.get()),
-            resumed = session.token.is_none(),
+            resumed,
             "registered"
         );
         self.end_interest();
@@ -113,7 +124,7 @@ impl SocketActor {
             return;
         };
         for (text, permit) in checking.statuses {
-            self.link.send(text, permit);
+            self.link.send(text, permit, None);
         }
         for frame in checking.waiting.into_frames() {
             self.on_text(frame, now, ctx);
@@ -132,9 +143,14 @@ impl SocketActor {
         self.link.hold(false);
         match reason {
             NotAdmitted::Refused(code) => self.refuse(code, Some(device)),
-            NotAdmitted::Superseded => self.close(CloseReason::Replaced),
-            NotAdmitted::SignedOut => self.close(CloseReason::SignedOut),
-            NotAdmitted::Stopping => self.close(CloseReason::Stopping),
+            NotAdmitted::Superseded => {
+                self.core().metrics.registered(Registration::Superseded);
+                self.close(CloseReason::Replaced);
+            }
+            NotAdmitted::SignedOut => {
+                self.core().metrics.registered(Registration::SignedOut);
+                self.close(CloseReason::SignedOut);
+            }
         }
         self.handle_waiting_events(ctx);
     }
@@ -144,6 +160,7 @@ impl SocketActor {
         if self.link.is_closing() {
             return;
         }
+        self.core().metrics.registered(Registration::Refused(code));
         tracing::info!(
             connection = %self.connection,
             account = %self.origin.account,
@@ -151,6 +168,15 @@ impl SocketActor {
             code = code.code(),
             "registration refused"
         );
+        let refused = RegistrationRefused {
+            account: self.origin.account,
+            device: device.or_else(|| self.claimed_device()),
+            refusal: LastRefusal {
+                code,
+                at: self.core().environment.now(),
+            },
+        };
+        post(self.relay.outcomes(), refused);
         self.reply_error(code, code.meaning(), Some("register"));
         let close = match code.after() {
             AfterError::Closes(close) => Some(close),

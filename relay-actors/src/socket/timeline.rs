@@ -23,6 +23,7 @@ use super::link::{LinkEvent, SnapshotWrite};
 use super::messages::{CloseReason, DesktopRegistered, Offer};
 use super::stage::Stage;
 use super::timeline_buffer::{Next, SnapshotText, TimelineBuffer, TimelineCounts, VersionConflict};
+use crate::metrics::{Tallies, Tally};
 use crate::registry::{InterestEnded, InterestTaken, TimelineUpdate};
 
 /// A snapshot on its way to every phone with a lease, counted once however many wait for it.
@@ -57,6 +58,8 @@ pub(super) struct Timeline {
     lease: Option<Lease>,
     last_number: u64,
     buffer: TimelineBuffer<Arc<SharedSnapshot>>,
+    /// The counts of the buffer that are in the figures of the process (OP-6).
+    counted: TimelineCounts,
     /// The event that the socket has begun to write, and its length.
     writing: Option<(Option<Arc<SharedSnapshot>>, usize)>,
 }
@@ -67,6 +70,7 @@ impl Timeline {
             lease: None,
             last_number: 0,
             buffer: TimelineBuffer::new(Arc::clone(limits)),
+            counted: TimelineCounts::default(),
             writing: None,
         }
     }
@@ -141,6 +145,28 @@ impl Timeline {
             bytes: self.bytes() as u64,
         };
         (load, self.buffer.counts())
+    }
+
+    /// Adds what the buffer counted since the last time.
+    fn meter(&mut self, tallies: &Tallies) {
+        let now = self.buffer.counts();
+        if now == self.counted {
+            return;
+        }
+        let before = std::mem::replace(&mut self.counted, now);
+        for (tally, before, now) in [
+            (Tally::TimelineAccepted, before.accepted, now.accepted),
+            (Tally::TimelineCoalesced, before.replaced, now.replaced),
+            (Tally::TimelineEvicted, before.evicted, now.evicted),
+            (Tally::TimelineExpired, before.expired, now.expired),
+            (Tally::TimelineSent, before.sent, now.sent),
+            (Tally::TimelineStale, before.ignored, now.ignored),
+            (Tally::TimelineNotices, before.notices, now.notices),
+        ] {
+            if now > before {
+                tallies.add(tally, now - before);
+            }
+        }
     }
 
     /// Bytes that wait or are being written.
@@ -273,13 +299,14 @@ impl SocketActor {
         over
     }
 
-    /// Tells the room what waits beside the lanes.
-    fn count_snapshots(&self) {
-        let bytes = self
-            .timeline
-            .as_ref()
-            .map_or(0, |timeline| timeline.bytes());
-        self.link.room().set_snapshots(bytes);
+    /// Tells the room what waits beside the lanes, and the figures what became of it.
+    fn count_snapshots(&mut self) {
+        let room = self.link.room();
+        let bytes = self.timeline.as_deref_mut().map_or(0, |timeline| {
+            timeline.meter(room.tallies());
+            timeline.bytes()
+        });
+        room.set_snapshots(bytes);
     }
 }
 
@@ -293,13 +320,19 @@ impl Handler<Offer> for SocketActor {
         };
         timeline.end_if_over(now);
         if !timeline.holds(offer.lease) || self.link.is_closing() {
+            let tallies = self.link.room().tallies();
+            tallies.count(Tally::TimelineAccepted);
+            tallies.count(Tally::TimelineExpired);
             return;
         }
         let Snapshot { key, version, .. } = &offer.snapshot.snapshot;
         let (key, version) = (key.clone(), *version);
         match timeline.buffer.offer(key, version, offer.snapshot, now) {
             Ok(_) => self.count_snapshots(),
-            Err(VersionConflict) => self.close(CloseReason::VersionConflict),
+            Err(VersionConflict) => {
+                self.count_snapshots();
+                self.close(CloseReason::VersionConflict);
+            }
         }
     }
 }

@@ -27,6 +27,11 @@ pub(crate) struct Watchdog {
     unfinished: Option<Unfinished>,
     /// Since when the relay itself does not read, if so: the peer's silence then proves nothing.
     not_reading_since: Option<Instant>,
+    /// The last ping was not answered yet; it was sent one interval before `next_look`.
+    awaits_pong: bool,
+    /// How long the peer took to answer a ping last, in microseconds; 0 before it ever did. A socket
+    /// holds this for the whole time that it is idle, so it is no larger.
+    round_trip: u32,
 }
 
 impl Watchdog {
@@ -36,12 +41,28 @@ impl Watchdog {
             next_look: now + limits.ping_interval,
             unfinished: None,
             not_reading_since: None,
+            awaits_pong: false,
+            round_trip: 0,
         }
     }
 
     /// A text, ping or pong frame came.
     pub(crate) fn frame(&mut self, now: Instant) {
         self.last_frame = now;
+    }
+
+    /// A pong came; if it answers the last ping, that took one round trip (OP-9).
+    pub(crate) fn pong(&mut self, now: Instant, limits: &Limits) {
+        if std::mem::take(&mut self.awaits_pong) {
+            let left = self.next_look.saturating_duration_since(now);
+            let took = limits.ping_interval.saturating_sub(left);
+            self.round_trip = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
+        }
+    }
+
+    /// How long the peer took to answer a ping last, the ping's wait for its turn included.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        (self.round_trip > 0).then(|| Duration::from_micros(self.round_trip.into()))
     }
 
     /// The relay stopped or resumed reading this peer.
@@ -84,11 +105,13 @@ impl Watchdog {
         if self.silence(now) > limits.client_timeout {
             Verdict::Silent
         } else {
+            self.awaits_pong = true;
             Verdict::Ping
         }
     }
 
-    fn silence(&self, now: Instant) -> Duration {
+    /// How long ago the peer's last frame came, without the time in which the relay itself did not read.
+    pub(crate) fn silence(&self, now: Instant) -> Duration {
         self.not_reading_since
             .unwrap_or(now)
             .saturating_duration_since(self.last_frame)
@@ -155,6 +178,33 @@ mod tests {
                 "{last_frame}: {silent}"
             );
         }
+    }
+
+    /// OP-9: a round trip is that of the last ping that was answered; pongs that answer nothing count
+    /// for nothing.
+    #[test]
+    fn round_trips_are_measured() {
+        let mut run = Run::new();
+        let pong = |run: &mut Run, second| {
+            let now = run.at(second);
+            run.watchdog.pong(now, &run.limits);
+            run.watchdog.round_trip()
+        };
+        let look = |run: &mut Run, second| {
+            let now = run.at(second);
+            run.watchdog.frame(now);
+            run.watchdog.look(now, None, &run.limits);
+        };
+        assert_eq!(pong(&mut run, 1.0), None);
+        look(&mut run, 30.0);
+        assert_eq!(run.watchdog.round_trip(), None);
+        let first = Some(Duration::from_millis(250));
+        assert_eq!(pong(&mut run, 30.25), first);
+        assert_eq!(pong(&mut run, 31.0), first, "a pong that nobody asked for");
+        look(&mut run, 60.0);
+        assert_eq!(run.watchdog.round_trip(), first);
+        assert_eq!(pong(&mut run, 62.0), Some(Duration::from_secs(2)));
+        assert_eq!(pong(&mut run, 62.0), Some(Duration::from_secs(2)));
     }
 
     /// TR-5: 1 KiB of progress between two looks counts as a frame, for 600 s a message.

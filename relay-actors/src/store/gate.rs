@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use metrics::Histogram;
 use relay_model::limits::Limits;
 use relay_model::store::{StoreError, StoreFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+
+use super::PoolState;
+use crate::metrics::{ByAccess, Metrics, Tally};
 
 /// What a call does to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +22,15 @@ pub(super) enum Access {
     /// It may have to wait for other writers, of this process or another, without using its
     /// connection.
     Write,
+}
+
+impl ByAccess {
+    fn of(&self, access: Access) -> &Histogram {
+        match access {
+            Access::Read => &self.read,
+            Access::Write => &self.write,
+        }
+    }
 }
 
 /// Lets calls in. Clones count together.
@@ -30,7 +43,9 @@ pub(super) struct Gate {
     writing: Arc<Semaphore>,
     present: Arc<AtomicUsize>,
     max_present: usize,
+    connections: usize,
     timeout: Duration,
+    metrics: Arc<Metrics>,
 }
 
 /// One of the calls that wait or run.
@@ -44,14 +59,16 @@ impl Drop for Place {
 
 impl Gate {
     /// A gate with `database.pool`, `database.queue` and `database.timeout`.
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let connections = limits.database_pool;
         Self {
             running: Arc::new(Semaphore::new(connections)),
             writing: Arc::new(Semaphore::new((connections / 2).max(1))),
             present: Arc::new(AtomicUsize::new(0)),
             max_present: limits.database_queue,
+            connections,
             timeout: limits.database_timeout,
+            metrics,
         }
     }
 
@@ -63,19 +80,49 @@ impl Gate {
         access: Access,
         begin: impl FnOnce() -> StoreFuture<T> + 'static,
     ) -> Result<T, StoreError> {
+        let metrics = Arc::clone(&self.metrics);
+        let outcome = self.call_uncounted(access, begin).await;
+        match &outcome {
+            Ok(_) => {}
+            Err(StoreError::QueueFull) => {
+                metrics.tallies.count(Tally::DatabaseQueueFull);
+                metrics.tallies.count(Tally::StoreFull);
+            }
+            Err(StoreError::Unavailable(_)) => metrics.tallies.count(Tally::DatabaseUnavailable),
+            Err(StoreError::NotWritable(_)) => metrics.tallies.count(Tally::DatabaseNotWritable),
+            Err(StoreError::Failed(_)) => metrics.tallies.count(Tally::DatabaseFailed),
+        }
+        outcome
+    }
+
+    async fn call_uncounted<T: Send + 'static>(
+        self,
+        access: Access,
+        begin: impl FnOnce() -> StoreFuture<T> + 'static,
+    ) -> Result<T, StoreError> {
         let place = Place(Arc::clone(&self.present));
         if self.present.fetch_add(1, Ordering::AcqRel) >= self.max_present {
             return Err(StoreError::QueueFull);
         }
-        let deadline = Instant::now() + self.timeout;
-        let permits = timeout_at(deadline, self.permits(access))
-            .await
-            .map_err(|_| too_late())??;
+        let came = Instant::now();
+        let deadline = came + self.timeout;
+        let permits = timeout_at(deadline, self.permits(access)).await;
+        let begun = Instant::now();
+        self.metrics
+            .database_wait
+            .of(access)
+            .record(begun.duration_since(came));
+        let permits = permits.map_err(|_| too_late())??;
         let call = actix_rt::spawn(async move {
             let _held = (place, permits);
             begin().await
         });
-        match timeout_at(deadline, call).await {
+        let outcome = timeout_at(deadline, call).await;
+        self.metrics
+            .database_query
+            .of(access)
+            .record(begun.elapsed());
+        match outcome {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(StoreError::Failed("the query panicked".to_owned())),
             Err(_) => Err(too_late()),
@@ -85,6 +132,13 @@ impl Gate {
     /// How many calls wait or run.
     pub(super) fn present(&self) -> usize {
         self.present.load(Ordering::Acquire)
+    }
+
+    /// How many connections calls use.
+    pub(super) fn pool(&self) -> PoolState {
+        let idle = self.running.available_permits();
+        let busy = self.connections.saturating_sub(idle);
+        PoolState { busy, idle }
     }
 
     async fn permits(
@@ -118,11 +172,12 @@ mod tests {
     use super::*;
 
     fn gate(pool: usize) -> Gate {
-        Gate::new(&Limits {
+        let limits = Limits {
             database_pool: pool,
             database_queue: 100,
             ..Limits::default()
-        })
+        };
+        Gate::new(&limits, Arc::default())
     }
 
     /// A call that ends when nobody asks any more, and never before.

@@ -4,8 +4,8 @@ use actix::Message;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
     ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow, ForgottenDevice,
-    HeartbeatWrite, PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome,
-    StoreError,
+    HeartbeatWrite, KnownDevice, PhoneRegistration, PresenceEntry, PresenceWrite,
+    RegistrationFacts, RegistrationOutcome, StoreError,
 };
 
 /// Reads what a registration is checked against; from the socket that registers.
@@ -60,6 +60,26 @@ pub(crate) struct ListDevices {
     pub(crate) filter: DeviceFilter,
 }
 
+/// Lists all devices of an account, forgotten ones included; for its operator (OP-9).
+#[derive(Message)]
+#[rtype(result = "Result<Vec<KnownDevice>, StoreError>")]
+pub(crate) struct ListKnownDevices(pub(crate) AccountId);
+
+/// Reads the last presence changes of devices; for their operator (OP-9).
+#[derive(Message)]
+#[rtype(result = "Result<Vec<PresenceEntry>, StoreError>")]
+pub(crate) struct ReadPresenceHistory {
+    pub(crate) account: AccountId,
+    pub(crate) devices: Vec<DeviceId>,
+    /// Changes of each device.
+    pub(crate) limit: usize,
+}
+
+/// Sets the protocol floor (REG-9); from the operator.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub(crate) struct SetProtocolFloor(pub(crate) u32);
+
 /// Reads the protocol floor (REG-9).
 #[derive(Message)]
 #[rtype(result = "Result<u32, StoreError>")]
@@ -86,6 +106,18 @@ pub struct StoreState {
     pub heartbeats: usize,
 }
 
+/// Asks how many connections of the pool calls use, and how many not; from whoever shows figures.
+#[derive(Message)]
+#[rtype(result = "PoolState")]
+pub(crate) struct ReadPool;
+
+/// The connections to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::MessageResponse)]
+pub(crate) struct PoolState {
+    pub(crate) busy: usize,
+    pub(crate) idle: usize,
+}
+
 /// Stores a presence change, soon; from DirectoryActor. At most two a device wait.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -96,8 +128,13 @@ pub(crate) struct RecordPresence(pub(crate) PresenceWrite);
 #[rtype(result = "()")]
 pub(crate) struct RecordHeartbeat(pub(crate) HeartbeatWrite);
 
+/// Marks this instance as one that drains: it owns nothing any more (PR-6). From DrainActor, once.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct MarkDraining;
+
 /// Stores what waits, then marks this instance's rows as offline and gives up its lease; from
-/// whoever stops the relay, once.
+/// DrainActor, once, or twice if it was cut short.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
 pub(crate) struct ReleaseInstance;

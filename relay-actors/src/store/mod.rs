@@ -4,6 +4,7 @@
 mod api_keys;
 mod gate;
 mod messages;
+mod operators;
 mod presence_batch;
 mod push_tokens;
 
@@ -46,12 +47,14 @@ pub(crate) struct StoreActor {
     writing_presence: bool,
     next_presence_batch: Instant,
     released: bool,
+    /// This instance drains: it owns nothing any more, so it would take its own devices for lost.
+    draining: bool,
     _fatal: FatalGuard,
 }
 
 impl StoreActor {
     pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
-        let gate = Gate::new(&core.limits());
+        let gate = Gate::new(&core.limits(), Arc::clone(&core.metrics));
         let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
         Self {
             core,
@@ -62,6 +65,7 @@ impl StoreActor {
             writing_presence: false,
             next_presence_batch: Instant::now(),
             released: false,
+            draining: false,
             _fatal: fatal,
         }
     }
@@ -124,7 +128,7 @@ impl StoreActor {
     /// Corrects the rows of lost instances; behind a renewal, so that an instance whose own lease
     /// lapsed while the database was away does not count itself among them.
     fn sweep(&self) {
-        if self.released {
+        if self.released || self.draining {
             return;
         }
         let (instance, now) = (self.core.instance, self.core.environment.now());
@@ -343,11 +347,32 @@ impl Handler<ReadStoreState> for StoreActor {
     }
 }
 
+impl Handler<ReadPool> for StoreActor {
+    type Result = PoolState;
+
+    fn handle(&mut self, _: ReadPool, _: &mut Self::Context) -> PoolState {
+        self.gate.pool()
+    }
+}
+
 impl Handler<RecordHeartbeat> for StoreActor {
     type Result = ();
 
     fn handle(&mut self, RecordHeartbeat(write): RecordHeartbeat, _: &mut Self::Context) {
         self.heartbeats.insert(write.device, write);
+    }
+}
+
+impl Handler<MarkDraining> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, _: MarkDraining, _: &mut Self::Context) {
+        self.draining = true;
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits().instance_lease);
+        self.write_quietly("mark this instance as draining", move |store| {
+            store.mark_draining(instance, now, lease_until)
+        });
     }
 }
 

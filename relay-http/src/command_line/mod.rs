@@ -4,9 +4,13 @@
 mod completions;
 mod config;
 mod configuration_arguments;
+mod doctor;
+mod drain;
 mod key;
 mod migrate;
+mod operator_client;
 mod serve;
+mod status;
 mod token;
 
 use std::ffi::OsString;
@@ -22,6 +26,7 @@ use crate::serve::ServeError;
 
 use configuration_arguments::ConfigurationArguments;
 use key::KeyError;
+use operator_client::OperatorCallError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,6 +36,9 @@ Examples:
   relay token --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --ttl 1h
   relay key create --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --scopes rpc,read
   relay migrate --check                           what an update would change in the database
+  relay status --watch                            what a running relay holds
+  relay drain                                     let a running relay end without losing work
+  relay doctor                                    what is wrong on this machine, and what to do
   relay config print                              every value in force and where it came from
 
 Exit codes: 0 done, 64 bad usage or configuration, 69 a needed service cannot be reached,
@@ -54,6 +62,9 @@ enum Command {
     Token(token::Arguments),
     Key(key::Arguments),
     Migrate(migrate::Arguments),
+    Status(status::Arguments),
+    Drain(drain::Arguments),
+    Doctor(doctor::Arguments),
     Config(config::Arguments),
     Completions(completions::Arguments),
 }
@@ -80,6 +91,10 @@ enum CommandError {
     Key(#[from] KeyError),
     #[error(transparent)]
     Migrate(#[from] migrate::MigrateError),
+    #[error(transparent)]
+    Operator(#[from] OperatorCallError),
+    #[error(transparent)]
+    Doctor(#[from] doctor::Unhealthy),
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -94,11 +109,19 @@ impl CommandError {
             Self::Serve(error) => error.exit_status(),
             Self::Key(error) => error.exit_status(),
             Self::Migrate(_) => ExitStatus::Unavailable,
+            Self::Operator(error) => error.exit_status(),
+            Self::Doctor(unhealthy) => unhealthy.exit_status(),
             // Whoever reads the output has seen enough, as `head` does.
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitStatus::Done,
             Self::Mint(_) | Self::Output(_) => ExitStatus::Internal,
         }
     }
+}
+
+/// The address of a relay that listens on `listen`, as seen from this machine; `None` if its port is not
+/// known.
+pub(crate) fn own_url(listen: std::net::SocketAddr) -> Option<reqwest::Url> {
+    operator_client::own_url(listen).ok()
 }
 
 /// What a command gets of the process around it.
@@ -141,6 +164,9 @@ pub fn run<'w>(
         Some(Command::Token(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Key(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Migrate(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Status(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Drain(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Doctor(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Config(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Completions(arguments)) => arguments.run(surroundings),
     };
@@ -231,6 +257,9 @@ mod tests {
             &["config"],
             &["config", "frobnicate"],
             &["migrate", "--dry-run"],
+            &["status", "--dry-run"],
+            &["status", "--url"],
+            &["doctor", "--fix"],
             &["completions"],
             &["completions", "tcsh"],
             &["serve", "--set", "limits.ping_interval"],
@@ -256,6 +285,8 @@ mod tests {
             &["key", "list", "--account", account],
             &["migrate"],
             &["migrate", "--check"],
+            &["status"],
+            &["doctor"],
             &["config", "check"],
             &["config", "print"],
         ] {

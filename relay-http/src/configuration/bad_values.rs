@@ -19,6 +19,7 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
             "server.listen",
             &["nowhere", "127.0.0.1", "127.0.0.1:65536"][..],
         ),
+        ("server.admin_listen", &["nowhere", "127.0.0.1", "off"]),
         ("server.workers", &["0", "513", "many", "-1"]),
         ("server.allowed_origins", &["*", "app.example", "null"]),
         (
@@ -30,8 +31,22 @@ fn bad_settings() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("database.migrate_at_start", &["yes", "1", "True"]),
         ("auth.hs256_secret", &["hunter2"]),
         ("auth.jwks_url", &["ftp://idp.example/keys", "idp.example"]),
+        (
+            "push.apns.endpoint",
+            &["ftp://push.example", "push.example"],
+        ),
+        ("push.apns.sandbox_endpoint", &["http://push.example"]),
+        ("push.fcm.endpoint", &["https://me:hunter2@push.example"]),
         ("telemetry.log_format", &["xml", "JSON"]),
         ("telemetry.log_level", &["verbose"]),
+        (
+            "admin.token",
+            &[
+                "hunter2",
+                "an operator token with blanks in it",
+                "an-öperator-token-that-is-not-ascii-only",
+            ],
+        ),
     ])
 }
 

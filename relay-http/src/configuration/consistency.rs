@@ -75,6 +75,53 @@ const RELATIONS: &[Relation] = &[
         second: "auth.jwks_url",
         holds: |settings| settings.jwks_file.is_none() || settings.jwks_url.is_none(),
     },
+    // One address has one listener.
+    Relation {
+        first: "server.admin_listen",
+        relation: "another address than",
+        second: "server.listen",
+        holds: |settings| {
+            let free_port = settings.listen.port() == 0;
+            free_port || settings.admin_listen != Some(settings.listen)
+        },
+    },
+    // Apple takes a key only with all of these.
+    Relation {
+        first: "push.apns.key_id",
+        relation: "set beside",
+        second: "push.apns.key_file",
+        holds: |Settings { push, .. }| push.apns.key_id.is_some() || push.apns.key_file.is_none(),
+    },
+    Relation {
+        first: "push.apns.key_file",
+        relation: "set beside",
+        second: "push.apns.key_id",
+        holds: |Settings { push, .. }| push.apns.key_file.is_some() || push.apns.key_id.is_none(),
+    },
+    Relation {
+        first: "push.apns.team_id",
+        relation: "set beside",
+        second: "push.apns.key_file",
+        holds: |Settings { push, .. }| push.apns.team_id.is_some() || push.apns.key_file.is_none(),
+    },
+    Relation {
+        first: "push.apns.key_file",
+        relation: "set beside",
+        second: "push.apns.team_id",
+        holds: |Settings { push, .. }| push.apns.key_file.is_some() || push.apns.team_id.is_none(),
+    },
+    Relation {
+        first: "push.apns.topic",
+        relation: "set beside",
+        second: "push.apns.key_file",
+        holds: |Settings { push, .. }| push.apns.topic.is_some() || push.apns.key_file.is_none(),
+    },
+    Relation {
+        first: "push.apns.key_file",
+        relation: "set beside",
+        second: "push.apns.topic",
+        holds: |Settings { push, .. }| push.apns.key_file.is_some() || push.apns.topic.is_none(),
+    },
 ];
 
 /// Every relation that does not hold.

@@ -55,7 +55,7 @@ impl FromStr for JwksUrl {
     }
 }
 
-fn is_this_machine(host: &str) -> bool {
+pub(super) fn is_this_machine(host: &str) -> bool {
     let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
     address.map_or(host == "localhost", |address| address.is_loopback())
 }

@@ -7,13 +7,16 @@ use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitVal
 
 use super::Settings;
 use super::jwks_url::JwksUrlError;
+use super::otlp_endpoint::OtlpEndpointError;
+use super::push::PUSH_KEYS;
 use super::secret::Secret;
 use super::telemetry::{LogFormat, LogLevel};
 use super::units::{format_duration, format_size, parse_count, parse_duration, parse_size};
 use crate::allowed_origins::AllowedOriginsError;
 use crate::client_address::TrustedProxiesError;
 
-/// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2).
+/// The shortest HS256 secret, in bytes: the size of the hash (RFC 7518, section 3.2). An operator
+/// token may not be shorter either.
 pub const MIN_SECRET_BYTES: usize = 32;
 
 /// What a key of yes or no takes.
@@ -21,13 +24,13 @@ const TRUE_OR_FALSE: &str = "true or false";
 
 /// A key that is not a protocol limit.
 pub struct SettingKey {
-    section: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-    allowed: &'static str,
-    secret: bool,
-    set: fn(&mut Settings, &str) -> Result<(), String>,
-    show: fn(&Settings) -> Option<String>,
+    pub(super) section: &'static str,
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) allowed: &'static str,
+    pub(super) secret: bool,
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub(super) show: fn(&Settings) -> Option<String>,
 }
 
 /// A key of the configuration.
@@ -53,6 +56,21 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| Some(settings.listen.to_string()),
+    },
+    SettingKey {
+        section: "server",
+        name: "admin_listen",
+        meaning: "A second address for operators: the admin API and the metrics are served there and not on server.listen then, the health calls on both. Not set: all on server.listen.",
+        allowed: "an address and a port, such as 127.0.0.1:8788",
+        secret: false,
+        set: |settings, text| {
+            let address = text
+                .parse()
+                .map_err(|_| "not an address with a port".to_owned())?;
+            settings.admin_listen = Some(address);
+            Ok(())
+        },
+        show: |settings| settings.admin_listen.as_ref().map(ToString::to_string),
     },
     SettingKey {
         section: "server",
@@ -256,6 +274,39 @@ const SETTING_KEYS: &[SettingKey] = &[
         },
         show: |settings| Some(settings.log_level.as_str().to_owned()),
     },
+    SettingKey {
+        section: "telemetry",
+        name: "otlp_endpoint",
+        meaning: "OpenTelemetry collector that the traces of requests are sent to, as OTLP over HTTP (OP-7); without a path, /v1/traces is added. Not set: no traces.",
+        allowed: "an http or https URL without user and password",
+        // A refused one may hold a password.
+        secret: true,
+        set: |settings, text| {
+            let endpoint: Result<_, OtlpEndpointError> = text.parse();
+            settings.otlp_endpoint = Some(endpoint.map_err(|error| error.to_string())?);
+            Ok(())
+        },
+        show: |settings| settings.otlp_endpoint.as_ref().map(ToString::to_string),
+    },
+    SettingKey {
+        section: "admin",
+        name: "token",
+        meaning: "The operator token: who has it may use the admin API, `relay status` and `relay drain`. Not set: there is no admin API.",
+        allowed: "at least 32 visible ASCII characters without blanks, such as those of `openssl rand -hex 32`",
+        secret: true,
+        set: |settings, text| {
+            if text.len() < MIN_SECRET_BYTES {
+                return Err("too short".to_owned());
+            }
+            // Anything else could not be sent in a header as it stands here.
+            if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err("not visible ASCII".to_owned());
+            }
+            settings.admin_token = Some(Secret::new(text.to_owned()));
+            Ok(())
+        },
+        show: |settings| settings.admin_token.as_ref().map(|_| "********".to_owned()),
+    },
 ];
 
 fn truth(text: &str) -> Result<bool, String> {
@@ -263,7 +314,7 @@ fn truth(text: &str) -> Result<bool, String> {
         .map_err(|_| "neither true nor false".to_owned())
 }
 
-fn not_empty(text: &str) -> Result<&str, String> {
+pub(super) fn not_empty(text: &str) -> Result<&str, String> {
     if text.is_empty() {
         Err("empty".to_owned())
     } else {
@@ -274,7 +325,7 @@ fn not_empty(text: &str) -> Result<&str, String> {
 impl Key {
     /// Every key, sections together, in the order of the reference.
     pub fn all() -> Vec<Self> {
-        let settings = SETTING_KEYS.iter().map(Self::Setting);
+        let settings = SETTING_KEYS.iter().chain(PUSH_KEYS).map(Self::Setting);
         let mut keys: Vec<Self> = settings.chain(LIMIT_KEYS.iter().map(Self::Limit)).collect();
         let mut sections: Vec<&str> = Vec::new();
         for key in &keys {
@@ -461,6 +512,7 @@ mod tests {
         let allowed = |path| Key::find(path).unwrap().allowed();
         assert!(allowed("server.workers").ends_with(&format!("1 to {MAX_WORKERS}")));
         assert!(allowed("auth.hs256_secret").contains(&format!("{MIN_SECRET_BYTES} bytes")));
+        assert!(allowed("admin.token").contains(&format!("{MIN_SECRET_BYTES} visible")));
     }
 
     /// OP-2: the nearest known name.

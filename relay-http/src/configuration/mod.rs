@@ -9,7 +9,9 @@ mod jwks_url;
 mod keys;
 mod layers;
 mod origin;
+mod otlp_endpoint;
 mod problem;
+mod push;
 mod reference;
 mod secret;
 mod telemetry;
@@ -26,7 +28,9 @@ use relay_model::store::DatabaseUrl;
 pub use jwks_url::{JwksUrl, JwksUrlError};
 pub use keys::{Key, MIN_SECRET_BYTES};
 pub use origin::Origin;
+pub use otlp_endpoint::{OtlpEndpoint, OtlpEndpointError};
 pub use problem::{Assignment, ConfigurationError, Problem};
+pub use push::{ApnsKeys, FcmKeys, PushEndpoint, PushEndpointError, PushSettings};
 pub use reference::{effective, reference};
 pub use secret::Secret;
 pub use telemetry::{LogFormat, LogLevel};
@@ -45,6 +49,8 @@ const DATA_FOLDER: &str = "relay-data";
 pub struct Settings {
     /// Where devices and HTTP calls connect; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where operators connect, if not there.
+    pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` takes one for each core.
     pub workers: Option<usize>,
     /// From which web pages browsers may come (TR-12).
@@ -67,10 +73,16 @@ pub struct Settings {
     pub issuer: Option<String>,
     /// What the `aud` of a user token must contain.
     pub audience: Option<String>,
+    /// How phones are woken.
+    pub push: PushSettings,
     /// The form of the log.
     pub log_format: LogFormat,
     /// What is logged.
     pub log_level: LogLevel,
+    /// Where traces are sent.
+    pub otlp_endpoint: Option<OtlpEndpoint>,
+    /// What operators show; without it there is no admin API.
+    pub admin_token: Option<Secret>,
     /// The numbers of the protocol.
     pub limits: Limits,
 }
@@ -80,6 +92,7 @@ impl Default for Settings {
         let data = PathBuf::from(DATA_FOLDER);
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
+            admin_listen: None,
             workers: None,
             allowed_origins: AllowedOrigins::default(),
             proxies: Proxies::default(),
@@ -91,8 +104,11 @@ impl Default for Settings {
             jwks_url: None,
             issuer: None,
             audience: None,
+            push: PushSettings::default(),
             log_format: LogFormat::Auto,
             log_level: LogLevel::default(),
+            otlp_endpoint: None,
+            admin_token: None,
             limits: Limits::default(),
         }
     }
@@ -408,6 +424,7 @@ mod tests {
     fn refused_secrets_are_not_shown() {
         for (key, value) in [
             ("auth.hs256_secret", "hunter2"),
+            ("admin.token", "hunter2"),
             ("database.url", "mysql://relay:hunter2@db/relay"),
         ] {
             let error = with_flags(&[(key, value)]).unwrap_err();
@@ -457,9 +474,45 @@ mod tests {
                 ("server.proxy_protocol", "true"),
                 ("server.trusted_proxies", "none"),
             ],
+            [
+                ("server.listen", "127.0.0.1:8787"),
+                ("server.admin_listen", "127.0.0.1:8787"),
+            ],
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");
         }
+    }
+
+    /// PUSH-1, OP-1: a key of Apple's comes with its id, its team and an app, in files and variables too.
+    #[test]
+    fn apns_is_configured_as_a_whole() {
+        let whole = [
+            ("push.apns.key_file", "k.p8"),
+            ("push.apns.key_id", "ABC123DEFG"),
+            ("push.apns.team_id", "DEF123GHIJ"),
+            ("push.apns.topic", "app.example"),
+        ];
+        assert!(with_flags(&whole).is_ok());
+        for missing in 0..whole.len() {
+            let mut flags = whole.to_vec();
+            let (key, _) = flags.remove(missing);
+            let message = messages(with_flags(&flags)).join("\n");
+            assert!(message.contains(key), "{message}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("relay.toml");
+        let text =
+            "[push]\nqueue = 9\n[push.apns]\nkey_file = \"k.p8\"\nteam_id = \"T\"\ntopic = \"a\"\n";
+        std::fs::write(&file, text).unwrap();
+        let read = Configuration::load(Sources {
+            file: Some(file),
+            environment: vec![("RELAY__PUSH__APNS__KEY_ID".into(), "K".into())],
+            ..Sources::default()
+        });
+        let settings = read.unwrap().settings;
+        assert_eq!(settings.limits.push_queue, 9);
+        assert_eq!(settings.push.apns.key_id.as_deref(), Some("K"));
+        assert_eq!(settings.push.apns.topic.as_deref(), Some("a"));
     }
 
     /// HTTP-4, OP-2: with public keys alone there is no shared secret, unless one is asked for.

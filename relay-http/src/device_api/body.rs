@@ -16,7 +16,7 @@ use super::DeviceApi;
 use crate::refusal::Refusal;
 
 /// A body of JSON, whatever its `Content-Type` says; unknown fields are ignored.
-pub(super) struct JsonBody<T>(pub(super) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest for JsonBody<T> {
     type Error = Refusal;

@@ -44,7 +44,8 @@ pub(super) async fn alive() -> HttpResponse {
 
 /// Ask whether the relay can serve.
 ///
-/// 200 only while the database answers; else `missing` of the problem document says what is missing.
+/// 200 only while the database answers and no drain was asked for; else `missing` of the problem
+/// document says what is missing.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -57,6 +58,9 @@ pub(super) async fn alive() -> HttpResponse {
 )]
 pub(super) async fn ready(api: web::Data<DeviceApi>) -> Result<HttpResponse, Refusal> {
     let mut missing = Vec::new();
+    if api.relay.drain_signal().is_leaving() {
+        missing.push(Requirement::NotDraining);
+    }
     if let Err(error) = api.relay.check_database().await {
         tracing::debug!(%error, "not ready: no database");
         missing.push(Requirement::Database);

@@ -1,20 +1,19 @@
 //! The HTTP calls beside the device socket (section 11): devices register and are listed, users make
 //! API keys, and the world asks whether the relay is well.
 
-mod body;
+pub(crate) mod body;
 mod caller;
 mod change_device;
 mod devices;
-mod endpoint;
 mod forget_device;
 mod health;
 mod keys;
 mod logout;
-mod openapi;
+pub(crate) mod openapi;
 mod push_token;
 mod register_desktop;
 mod register_phone;
-mod schemas;
+pub(crate) mod schemas;
 mod text;
 
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use relay_actors::Relay;
 use relay_actors::environment::Environment;
 
 use crate::authentication::Authenticator;
-use endpoint::Endpoint;
+use crate::endpoint::Endpoint;
 
 pub use openapi::description;
 
@@ -42,8 +41,17 @@ pub struct DeviceApi {
 impl DeviceApi {
     /// Adds the calls to an App.
     pub fn routes(&self, config: &mut web::ServiceConfig) {
+        self.add(endpoints(), config);
+    }
+
+    /// Adds only the calls that a supervisor asks (OP-8), to the App of another listener.
+    pub fn health_routes(&self, config: &mut web::ServiceConfig) {
+        self.add(health_endpoints(), config);
+    }
+
+    fn add(&self, endpoints: Vec<Endpoint>, config: &mut web::ServiceConfig) {
         config.app_data(web::Data::new(self.clone()));
-        for endpoint in endpoints() {
+        for endpoint in endpoints {
             config.service(endpoint.into_resource());
         }
     }
@@ -51,7 +59,7 @@ impl DeviceApi {
 
 /// Every path that the API serves. A test holds it against the published description.
 fn endpoints() -> Vec<Endpoint> {
-    vec![
+    let mut endpoints = vec![
         Endpoint::at("/api/devices/register").post(register_desktop::register),
         Endpoint::at("/api/devices/mobile/register").post(register_phone::register),
         Endpoint::at("/api/devices").get(devices::list),
@@ -67,6 +75,13 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::at("/api/keys/{id}").delete(keys::revoke),
         Endpoint::at("/api/openapi.json").get(openapi::serve),
         Endpoint::at("/api/version").get(health::version),
+    ];
+    endpoints.extend(health_endpoints());
+    endpoints
+}
+
+fn health_endpoints() -> Vec<Endpoint> {
+    vec![
         Endpoint::at("/healthz").get(health::alive),
         Endpoint::at("/readyz").get(health::ready),
     ]

@@ -77,7 +77,7 @@ impl Modify for Credentials {
 
 /// The refusals that the calls need not name one by one: 403 everywhere (TR-12), and 401 and 503
 /// wherever credentials are judged.
-struct CommonRefusals;
+pub(crate) struct CommonRefusals;
 
 impl Modify for CommonRefusals {
     fn modify(&self, document: &mut Document) {

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{
 };
 
 /// A time as in ENV-2: UTC, six fraction digits, `Z`.
-pub(super) fn time() -> Object {
+pub(crate) fn time() -> Object {
     text()
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .pattern(Some(
@@ -22,7 +22,7 @@ pub(super) fn time() -> Object {
 }
 
 /// A UUID as the relay writes it: in lower case.
-pub(super) fn id() -> Object {
+pub(crate) fn id() -> Object {
     text()
         .format(Some(SchemaFormat::Custom("uuid".to_owned())))
         .pattern(Some(
@@ -33,7 +33,7 @@ pub(super) fn id() -> Object {
 }
 
 /// A name or version as the relay reads it: 1 to 255 characters are left after trimming (HTTP-3).
-pub(super) fn trimmed_text() -> Object {
+pub(crate) fn trimmed_text() -> Object {
     text()
         .min_length(Some(1))
         .pattern(Some(r"\S"))
@@ -44,7 +44,7 @@ pub(super) fn trimmed_text() -> Object {
 }
 
 /// The name of a desktop: as [`trimmed_text`], and not `unknown`.
-pub(super) fn desktop_name() -> Object {
+pub(crate) fn desktop_name() -> Object {
     let Object { pattern, .. } = trimmed_text();
     text()
         .min_length(Some(1))
@@ -56,7 +56,7 @@ pub(super) fn desktop_name() -> Object {
 }
 
 /// A [`desktop_name`] that may be left out or null.
-pub(super) fn optional_name() -> Object {
+pub(crate) fn optional_name() -> Object {
     let types = SchemaType::from_iter([Type::String, Type::Null]);
     ObjectBuilder::from(desktop_name())
         .schema_type(types)
@@ -64,12 +64,12 @@ pub(super) fn optional_name() -> Object {
 }
 
 /// Phone or desktop.
-pub(super) fn device_type() -> Object {
+pub(crate) fn device_type() -> Object {
     words([DeviceType::Desktop, DeviceType::Mobile].map(|kind| json!(kind)))
 }
 
 /// What an API key allows (HTTP-4): at least one of them.
-pub(super) fn scopes() -> Array {
+pub(crate) fn scopes() -> Array {
     let names = [Scope::Rpc, Scope::Read, Scope::Write].map(|scope| json!(scope.as_str()));
     ArrayBuilder::new()
         .items(words(names))
@@ -78,7 +78,7 @@ pub(super) fn scopes() -> Array {
 }
 
 /// Presence (PR-6).
-pub(super) fn device_status() -> Object {
+pub(crate) fn device_status() -> Object {
     let all = [
         DeviceStatus::Online,
         DeviceStatus::Reconnecting,
@@ -128,7 +128,7 @@ pub(super) fn push_environment() -> Object {
 }
 
 /// Any JSON: the relay keeps it as it is.
-pub(super) fn opaque() -> Schema {
+pub(crate) fn opaque() -> Schema {
     utoipa::openapi::schema::empty()
 }
 

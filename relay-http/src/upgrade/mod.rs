@@ -15,8 +15,9 @@ use std::sync::Arc;
 use actix_codec::Framed;
 use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
-use relay_actors::ConnectionOrigin;
+use relay_actors::metrics::Metrics;
 use relay_actors::socket::transport::Transport;
+use relay_actors::{ConnectionOrigin, DrainSignal};
 use relay_model::limits::Limits;
 use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, UpgradeRequest};
 
@@ -26,6 +27,7 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use crate::traces::Traces;
 use placement::Placement;
 pub use placement::{Detached, Movable};
 
@@ -54,6 +56,9 @@ pub struct UpgradeDoor<S> {
     proxies: Arc<Proxies>,
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
+    drain: DrainSignal,
+    metrics: Arc<Metrics>,
+    traces: Option<Traces>,
     start: S,
 }
 
@@ -68,6 +73,9 @@ impl<S: StartConnection> UpgradeDoor<S> {
             origins: Arc::default(),
             proxies: Arc::default(),
             placement: Arc::new(Placement::new(1)),
+            drain: DrainSignal::default(),
+            metrics: Arc::default(),
+            traces: None,
             start,
         }
     }
@@ -90,6 +98,24 @@ impl<S: StartConnection> UpgradeDoor<S> {
         }
     }
 
+    /// The same door, closed once `drain` says so (DR-1).
+    #[must_use]
+    pub fn with_drain(self, drain: DrainSignal) -> Self {
+        Self { drain, ..self }
+    }
+
+    /// The same door, which counts whom it refuses in `metrics` (OP-6).
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// The same door; HTTP calls beside it are traced by `traces` (OP-7).
+    #[must_use]
+    pub fn with_traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
+    }
+
     /// The same door for a server of so many worker threads, each of which calls [`Self::join`].
     #[must_use]
     pub(crate) fn with_workers(self, workers: usize) -> Self {
@@ -107,6 +133,16 @@ impl<S: StartConnection> UpgradeDoor<S> {
     /// The proxies in front.
     pub fn proxies(&self) -> &Arc<Proxies> {
         &self.proxies
+    }
+
+    /// Where it counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Who keeps the traces of HTTP calls.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 
     /// From which pages browsers may come.
@@ -140,6 +176,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
                 }
             }
             Err(refusal) => {
+                self.count(&refusal);
                 tracing::info!(
                     target: STRANGERS,
                     peer = client.map(tracing::field::display),
@@ -151,6 +188,14 @@ impl<S: StartConnection> UpgradeDoor<S> {
             }
         }
         Ok(())
+    }
+
+    fn count(&self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::TooManyConnects { .. }) {
+            self.metrics.connection_refused("connect_limit");
+        }
+        let (status, error) = (refusal.status().as_u16(), refusal.error_type().code());
+        self.metrics.upgrade_refused(status, error);
     }
 
     /// Starts a connection on the thread of its account.
@@ -186,6 +231,9 @@ impl<S: StartConnection> UpgradeDoor<S> {
             return Err(Refusal::NotFound);
         }
         let key = judge(request.head())?;
+        if self.drain.refuses() {
+            return Err(Refusal::Draining);
+        }
         let headers = &request.head().headers;
         self.origins.check(request.head())?;
         // A peer without an address has left already, or is a pipe in memory.

@@ -10,6 +10,7 @@ use actix_web::dev::{Service, ServiceResponse};
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::{App, Error};
 use relay_actors::Relay;
+use relay_actors::push::PushServices;
 use relay_http::device_api::DeviceApi;
 use relay_http::server;
 use relay_http::upgrade::UpgradeDoor;
@@ -32,6 +33,7 @@ async fn api_over(store: DieselStore, limits: Limits) -> DeviceApi {
         Arc::new(StillWorld::default()),
         Arc::new(store),
         Arc::new(tokens(NOW)),
+        PushServices::default(),
     );
     // Whatever it says: actors that never ran cannot be dropped with their runtime.
     let _ = relay.check_database().await;

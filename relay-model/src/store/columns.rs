@@ -125,6 +125,9 @@ struct UnknownWord {
 macro_rules! words {
     ($enum:ident, $of:literal: $($variant:ident = $word:literal),+) => {
         impl $enum {
+            /// Every one of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
             /// Its spelling in the database and on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -199,7 +202,7 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
-        for outcome in PushOutcome::ALL {
+        for &outcome in PushOutcome::ALL {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
         }
         for platform in [PushPlatform::Ios, PushPlatform::Android] {

@@ -5,7 +5,10 @@ use diesel::prelude::*;
 use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, query};
 use super::schema::{devices, relay_instances};
-use super::{Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, OfflineReason, StoreError};
+use super::{
+    Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, Elsewhere, KnownDevice,
+    OfflineReason, StoreError,
+};
 use crate::ids::{AccountId, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
 
@@ -55,25 +58,33 @@ impl HolderColumns {
 }
 
 impl PresenceColumns {
-    /// See [`DeviceRow::online_elsewhere_at`].
-    pub(super) fn online_elsewhere_at(
+    /// See [`DeviceRow::elsewhere`].
+    pub(super) fn elsewhere(
         &self,
         holder: Option<HolderColumns>,
         asker: Asker,
-    ) -> Option<Timestamp> {
+    ) -> Option<Elsewhere> {
         let instance = RelayInstanceId::from_uuid(self.instance?.uuid());
         if instance == asker.instance {
             return None;
         }
+        let live = holder.is_some_and(|holder| holder.is_live(asker.now));
         match (self.status, self.offline_reason) {
-            (DeviceStatus::Online | DeviceStatus::Reconnecting, _) => Some(match holder {
-                Some(holder) if holder.is_live(asker.now) => asker.now,
-                holder => self.last_known(holder.map(|holder| holder.renewed_at)).0,
-            }),
+            (DeviceStatus::Online | DeviceStatus::Reconnecting, _) => {
+                let seen = if live {
+                    asker.now
+                } else {
+                    self.last_known(holder.map(|holder| holder.renewed_at)).0
+                };
+                Some(Elsewhere { seen, live })
+            }
             (
                 DeviceStatus::Offline,
                 Some(OfflineReason::RelayStopped | OfflineReason::RelayLost),
-            ) => self.last_seen.map(|moment| moment.0),
+            ) => self.last_seen.map(|moment| Elsewhere {
+                seen: moment.0,
+                live: false,
+            }),
             (DeviceStatus::Offline, _) => None,
         }
     }
@@ -92,7 +103,7 @@ impl ShownColumns {
     pub(super) fn into_row(
         self,
         presence: PresenceColumns,
-        online_elsewhere_at: Option<Timestamp>,
+        elsewhere: Option<Elsewhere>,
     ) -> Result<DeviceRow, StoreError> {
         let capabilities = serde_json::from_str(&self.capabilities).map_err(|_| {
             StoreError::Failed("a device's capabilities are not JSON; mend the row".to_owned())
@@ -108,7 +119,7 @@ impl ShownColumns {
             relay_eligible: self.relay_eligible,
             status: presence.status,
             offline_reason: presence.offline_reason,
-            online_elsewhere_at,
+            elsewhere,
             last_seen: presence.last_seen.map(|moment| moment.0),
             last_heartbeat: self.last_heartbeat.map(|moment| moment.0),
             active_project_directory: self.active_project_directory,
@@ -149,7 +160,48 @@ pub(super) fn list(
     found
         .into_iter()
         .map(|(shown, presence, holder)| {
-            shown.into_row(presence, presence.online_elsewhere_at(holder, asker))
+            shown.into_row(presence, presence.elsewhere(holder, asker))
+        })
+        .collect()
+}
+
+/// All devices of the account, oldest first.
+pub(super) fn list_known(
+    pool: &Pool,
+    asker: Asker,
+    account: AccountId,
+) -> Result<Vec<KnownDevice>, StoreError> {
+    type Found = (
+        ShownColumns,
+        PresenceColumns,
+        Option<StoredMoment>,
+        Option<HolderColumns>,
+    );
+
+    let found: Vec<Found> = query!(pool, |connection| {
+        devices::table
+            .left_join(
+                relay_instances::table.on(relay_instances::id.nullable().eq(devices::instance)),
+            )
+            .filter(devices::account.eq(StoredUuid::from(account)))
+            .order((devices::created_at, devices::id))
+            .select((
+                ShownColumns::as_select(),
+                PresenceColumns::as_select(),
+                devices::forgotten_at,
+                Option::<HolderColumns>::as_select(),
+            ))
+            .load(connection)?
+    });
+    found
+        .into_iter()
+        .map(|(shown, presence, forgotten_at, holder)| {
+            let elsewhere = presence.elsewhere(holder, asker);
+            Ok(KnownDevice {
+                row: shown.into_row(presence, elsewhere)?,
+                forgotten: forgotten_at.is_some(),
+                status_at: presence.status_at.0,
+            })
         })
         .collect()
 }

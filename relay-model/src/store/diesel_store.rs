@@ -9,10 +9,11 @@ use tokio::sync::Semaphore;
 use super::pool::{OpenError, Pool};
 use super::{
     ApiKeyRow, Asker, ChangedDevice, DatabaseUrl, DesktopRegistration, DeviceChange, DeviceFilter,
-    DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration,
-    PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
-    api_keys, changes, devices, forgetting, instances, migrations, presence, presence_history,
-    push_tokens, registration, registration_facts,
+    DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite, KnownDevice, NewApiKey,
+    PhoneRegistration, PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome,
+    StoreError, StoreFuture, StoredApiKey, api_keys, changes, devices, forgetting, instances,
+    migrations, policy, presence, presence_history, probes, push_tokens, registration,
+    registration_facts,
 };
 use crate::ids::{AccountId, ApiKeyId, DeviceId, RelayInstanceId};
 use crate::limits::Limits;
@@ -55,6 +56,16 @@ impl DieselStore {
     /// The names of the migrations that [`migrate`](Self::migrate) would apply.
     pub fn pending_migrations(&self) -> StoreFuture<Vec<String>> {
         self.read(migrations::pending)
+    }
+
+    /// Whether the database takes writes; leaves it as it is. The migrations must be applied.
+    pub fn probe_write(&self) -> StoreFuture<()> {
+        self.write(probes::write)
+    }
+
+    /// What the database's server takes for the time; `None` if it runs in this process.
+    pub fn clock(&self) -> StoreFuture<Option<Timestamp>> {
+        self.read(probes::clock)
     }
 
     fn read<T: Send + 'static>(
@@ -156,6 +167,19 @@ impl DeviceStore for DieselStore {
         self.read(move |pool| devices::list(pool, asker, account, filter))
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.read(move |pool| devices::list_known(pool, asker, account))
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.read(move |pool| presence_history::last(pool, account, &devices, limit))
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -195,6 +219,15 @@ impl DeviceStore for DieselStore {
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
         let forget_before = now.minus(self.instance_retention);
         self.write(move |pool| instances::sweep_lost(pool, now, forget_before))
+    }
+
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.write(move |pool| instances::mark_draining(pool, instance, now, lease_until))
     }
 
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()> {
@@ -272,11 +305,15 @@ impl DeviceStore for DieselStore {
     }
 
     fn protocol_floor(&self) -> StoreFuture<u32> {
-        self.read(registration_facts::protocol_floor)
+        self.read(policy::protocol_floor)
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.write(move |pool| policy::set_protocol_floor(pool, floor))
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.read(|pool| registration_facts::protocol_floor(pool).map(drop))
+        self.read(|pool| policy::protocol_floor(pool).map(drop))
     }
 }
 

@@ -88,7 +88,31 @@ pub(super) fn renew(
     })
 }
 
-/// Marks what dead relays left connected as lost, and forgets relays that lapsed before
+/// Marks the instance as draining. One that was released keeps its ended lease.
+pub(super) fn mark_draining(
+    pool: &Pool,
+    instance: RelayInstanceId,
+    now: Timestamp,
+    lease_until: Timestamp,
+) -> Result<(), StoreError> {
+    transaction!(pool, |connection| -> Result<(), StoreError> {
+        diesel::insert_into(relay_instances::table)
+            .values((
+                relay_instances::id.eq(StoredUuid::from(instance)),
+                relay_instances::draining.eq(true),
+                relay_instances::started_at.eq(StoredMoment(now)),
+                relay_instances::renewed_at.eq(StoredMoment(now)),
+                relay_instances::lease_until.eq(StoredMoment(lease_until)),
+            ))
+            .on_conflict(relay_instances::id)
+            .do_update()
+            .set(relay_instances::draining.eq(true))
+            .execute(connection)?;
+        Ok(())
+    })
+}
+
+/// Marks what dead relays left connected as lost, or as stopped if they drained, and forgets relays that lapsed before
 /// `forget_before`. Returns how many rows it marked.
 pub(super) fn sweep_lost(
     pool: &Pool,
@@ -96,7 +120,7 @@ pub(super) fn sweep_lost(
     forget_before: Timestamp,
 ) -> Result<usize, StoreError> {
     transaction!(pool, |connection| -> Result<usize, StoreError> {
-        let dead: Vec<(StoredUuid, Option<StoredMoment>)> = devices::table
+        let dead: Vec<(StoredUuid, Option<StoredMoment>, Option<bool>)> = devices::table
             .left_join(
                 relay_instances::table.on(relay_instances::id.nullable().eq(devices::instance)),
             )
@@ -114,11 +138,17 @@ pub(super) fn sweep_lost(
             .select((
                 devices::instance.assume_not_null(),
                 relay_instances::renewed_at.nullable(),
+                relay_instances::draining.nullable(),
             ))
             .distinct()
             .load(connection)?;
         let mut marked = 0;
-        for (instance, renewed_at) in dead {
+        for (instance, renewed_at, draining) in dead {
+            let reason = if draining == Some(true) {
+                OfflineReason::RelayStopped
+            } else {
+                OfflineReason::RelayLost
+            };
             // One that renews in this moment waits for the end of the sweep, or is found alive.
             if renewed_at.is_some() {
                 let still_dead = diesel::update(relay_instances::table.find(instance))
@@ -149,14 +179,14 @@ pub(super) fn sweep_lost(
             let lost: Vec<MarkedColumns> = diesel::update(held_by(instance))
                 .set((
                     devices::status.eq(DeviceStatus::Offline),
-                    devices::offline_reason.eq(OfflineReason::RelayLost),
+                    devices::offline_reason.eq(reason),
                     devices::status_at.eq(StoredMoment(now)),
                     devices::last_seen.eq(last_known),
                 ))
                 .returning(MarkedColumns::as_returning())
                 .load(connection)?;
             marked += lost.len();
-            let changes = marks_of(instance, &lost, OfflineReason::RelayLost, StoredMoment(now));
+            let changes = marks_of(instance, &lost, reason, StoredMoment(now));
             keep_history!(connection, changes);
         }
         // No connected row names a lapsed relay any more, and others do not need it.

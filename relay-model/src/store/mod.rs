@@ -14,10 +14,12 @@ mod faults;
 mod forgetting;
 mod instances;
 mod migrations;
+mod policy;
 mod pool;
 mod prepared_update;
 mod presence;
 mod presence_history;
+mod probes;
 mod push_tokens;
 mod registration;
 mod registration_facts;
@@ -151,8 +153,19 @@ pub enum DeviceStanding {
 pub struct TargetFacts {
     /// Not forgotten and not hidden.
     pub admitted: bool,
-    /// See [`DeviceRow::online_elsewhere_at`].
-    pub online_elsewhere_at: Option<Timestamp>,
+    /// See [`DeviceRow::elsewhere`].
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What another instance knew of a device that it held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The last time at which it knew the device online or reconnecting: `now` under a live instance,
+    /// the last renewal of one that drains or has lapsed, and `last_seen` once a stop or a sweep has
+    /// marked the row (`relay_stopped`, `relay_lost`).
+    pub seen: Timestamp,
+    /// Whether it still owns the device: it neither drains, nor has lapsed or stopped (PR-6).
+    pub live: bool,
 }
 
 /// Who asks, and when: the relay instance whose own rows are not "elsewhere".
@@ -269,11 +282,9 @@ pub struct DeviceRow {
     pub status: DeviceStatus,
     /// Why it is offline, when it is and that is known.
     pub offline_reason: Option<OfflineReason>,
-    /// The last time at which *another* instance knew it online or reconnecting (PR-8): `now` under
-    /// a live instance, the last renewal of a lapsed one, and `last_seen` once a stop or a sweep has
-    /// marked the row (`relay_stopped`, `relay_lost`). `None` if its own relay saw it go, and in
-    /// the answer of a registration over HTTP, where no instance asks.
-    pub online_elsewhere_at: Option<Timestamp>,
+    /// That *another* instance knew it online or reconnecting (PR-8). `None` if its own relay saw it
+    /// go, and in the answer of a registration over HTTP, where no instance asks.
+    pub elsewhere: Option<Elsewhere>,
     /// When it was last known to be connected.
     pub last_seen: Option<Timestamp>,
     /// When its last heartbeat was written (KA-1).
@@ -285,6 +296,34 @@ pub struct DeviceRow {
     /// When its device last registered or changed it. Rises with each change of the row, so that of
     /// two changes the later one is known, whatever the clocks of their relays said.
     pub updated_at: Timestamp,
+}
+
+/// A device as its operator sees it: forgotten ones are known too (OP-9).
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownDevice {
+    /// The row.
+    pub row: DeviceRow,
+    /// Whether its user forgot it.
+    pub forgotten: bool,
+    /// When its presence became what the row says.
+    pub status_at: Timestamp,
+}
+
+/// A presence change that took effect, as the history keeps it (PR-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PresenceEntry {
+    /// The device.
+    pub device: DeviceId,
+    /// When.
+    pub at: Timestamp,
+    /// The relay that held it.
+    pub instance: RelayInstanceId,
+    /// The generation of its connection.
+    pub generation: ConnectionGeneration,
+    /// What it became.
+    pub status: DeviceStatus,
+    /// Why, if it is offline and that is known.
+    pub reason: Option<OfflineReason>,
 }
 
 /// Which devices `GET /api/devices` wants.
@@ -370,6 +409,18 @@ pub trait DeviceStore: Send + Sync + 'static {
         filter: DeviceFilter,
     ) -> StoreFuture<Vec<DeviceRow>>;
 
+    /// All devices of the account, forgotten ones included, oldest first (OP-9).
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>>;
+
+    /// The last `limit` presence changes of each of these devices of the account, in the order of
+    /// `devices`, the newest first (OP-9).
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>>;
+
     /// Changes a device's row and its `updated_at`. `None` if it is unknown, of another account or
     /// forgotten.
     fn change_device(
@@ -404,9 +455,18 @@ pub trait DeviceStore: Send + Sync + 'static {
         lease_until: Timestamp,
     ) -> StoreFuture<()>;
 
+    /// Marks this instance as draining, for good: it owns nothing any more (PR-6). Its lease goes on
+    /// being renewed, so that others know until when its devices were connected.
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()>;
+
     /// Marks every row that is online or reconnecting under an instance that is gone, draining or
-    /// past its lease at `now` as offline (`relay_lost`), and keeps when it was last known online
-    /// (PR-6). Returns how many. Rows of live instances are not touched. Instances that lapsed
+    /// past its lease at `now` as offline (`relay_stopped` if it drains, else `relay_lost`), and keeps
+    /// when it was last known online (PR-6). Returns how many. Rows of live instances are not touched. Instances that lapsed
     /// longer ago than [`INSTANCE_RETENTION`](crate::limits::INSTANCE_RETENTION) are forgotten.
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize>;
 
@@ -464,6 +524,10 @@ pub trait DeviceStore: Send + Sync + 'static {
 
     /// The protocol floor (REG-9).
     fn protocol_floor(&self) -> StoreFuture<u32>;
+
+    /// Sets the protocol floor, from the next registration on (REG-9). At most
+    /// [`MAX_PROTOCOL_FLOOR`](crate::limits::MAX_PROTOCOL_FLOOR).
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()>;
 
     /// Whether the database answers (OP-8).
     fn check(&self) -> StoreFuture<()>;

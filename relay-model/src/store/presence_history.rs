@@ -4,9 +4,10 @@
 use diesel::prelude::*;
 
 use super::columns::{StoredMoment, StoredUuid};
-use super::pool::{Pool, transaction};
+use super::pool::{Pool, query, transaction};
 use super::schema::presence_history;
-use super::{DeviceStatus, OfflineReason, StoreError};
+use super::{DeviceStatus, OfflineReason, PresenceEntry, StoreError};
+use crate::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
 
 /// How many changes one statement holds: SQLite takes 32,766 parameters.
@@ -16,7 +17,7 @@ pub(super) const CHANGES_OF_AN_INSERT: usize = 1_000;
 const CHANGES_OF_A_PURGE: i64 = 10_000;
 
 /// A change that took effect.
-#[derive(Debug, Clone, Copy, Insertable)]
+#[derive(Debug, Clone, Copy, Insertable, Queryable, Selectable)]
 #[diesel(table_name = presence_history, treat_none_as_default_value = false)]
 pub(super) struct PresenceChange {
     pub(super) account: StoredUuid,
@@ -43,6 +44,50 @@ macro_rules! keep_history {
 }
 
 pub(super) use keep_history;
+
+impl From<PresenceChange> for PresenceEntry {
+    fn from(change: PresenceChange) -> Self {
+        Self {
+            device: DeviceId::from_uuid(change.device.uuid()),
+            at: change.at.0,
+            instance: RelayInstanceId::from_uuid(change.instance.uuid()),
+            generation: ConnectionGeneration::new(change.generation.cast_unsigned()),
+            status: change.status,
+            reason: change.reason,
+        }
+    }
+}
+
+/// The last changes of each device, the newest first. One indexed query a device: an account has few,
+/// and a device may have a long history.
+pub(super) fn last(
+    pool: &Pool,
+    account: AccountId,
+    devices: &[DeviceId],
+    limit: usize,
+) -> Result<Vec<PresenceEntry>, StoreError> {
+    let account = StoredUuid::from(account);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut entries = Vec::new();
+    query!(pool, |connection| {
+        for device in devices {
+            let found: Vec<PresenceChange> = presence_history::table
+                .filter(presence_history::account.eq(account))
+                .filter(presence_history::device.eq(StoredUuid::from(*device)))
+                .order((
+                    presence_history::at.desc(),
+                    presence_history::instance.desc(),
+                    presence_history::generation.desc(),
+                    presence_history::status.desc(),
+                ))
+                .limit(limit)
+                .select(PresenceChange::as_select())
+                .load(connection)?;
+            entries.extend(found.into_iter().map(PresenceEntry::from));
+        }
+    });
+    Ok(entries)
+}
 
 /// Drops some of the oldest changes before `before`. Returns how many, and whether there may be more.
 pub(super) fn purge_some(pool: &Pool, before: Timestamp) -> Result<(usize, bool), StoreError> {

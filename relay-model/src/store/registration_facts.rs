@@ -5,6 +5,7 @@ use diesel::prelude::*;
 
 use super::columns::{StoredMoment, StoredUuid};
 use super::devices::{HolderColumns, PresenceColumns};
+use super::policy::{floor_from_column, no_policy};
 use super::pool::{Pool, query};
 use super::schema::{devices, relay_instances, relay_policy};
 use super::{Asker, DeviceStanding, DeviceType, RegistrationFacts, StoreError, TargetFacts};
@@ -90,27 +91,7 @@ pub(super) fn read(
         },
         target: target_row.map(|(admission, presence)| TargetFacts {
             admitted: admission.forgotten_at.is_none() && admission.relay_eligible,
-            online_elsewhere_at: presence.online_elsewhere_at(holder, asker),
+            elsewhere: presence.elsewhere(holder, asker),
         }),
     })
-}
-
-/// The protocol floor alone.
-pub(super) fn protocol_floor(pool: &Pool) -> Result<u32, StoreError> {
-    let found: Option<i32> = query!(pool, |connection| {
-        relay_policy::table
-            .select(relay_policy::min_protocol_version)
-            .first(connection)
-            .optional()?
-    });
-    floor_from_column(found.ok_or_else(no_policy)?)
-}
-
-fn no_policy() -> StoreError {
-    StoreError::Failed("relay_policy has no row; insert (1, 1)".to_owned())
-}
-
-fn floor_from_column(floor: i32) -> Result<u32, StoreError> {
-    u32::try_from(floor)
-        .map_err(|_| StoreError::Failed("relay_policy's protocol version is negative".to_owned()))
 }

@@ -44,6 +44,7 @@ codes! {
         AuthRequired = "authRequired", "The token is not a valid one of this account; the connection keeps its old expiry.";
         Forbidden = "forbidden", "This client may not send that.";
         ReservedEventType = "reservedEventType", "Events of this type are written by the relay only.";
+        RelayDraining = "relayDraining", "The relay drains for a deploy; connect again with jitter.";
         InvalidClientType = "invalidClientType", "X-Client-Type must be desktop or mobile.";
         InvalidDeviceId = "invalidDeviceId", "The device id is not a UUID, or not the one of this connection.";
         InvalidProtocolVersion = "invalidProtocolVersion", "relayProtocolVersion must be an integer or a string of 1 to 9 ASCII digits.";
@@ -68,7 +69,7 @@ codes! {
         RegistrationRefused = 1008, "The registration was refused; the error frame before says why.";
         TooLarge = 1009, "A message exceeds the limit.";
         ServerFault = 1011, "The relay could not do its part.";
-        Draining = 1012, "The relay stops; reconnect with jitter.";
+        Draining = 1012, "The relay drains; reconnect with jitter.";
         CredentialsEnded = 4401, "The credentials expired or were revoked.";
         DeviceRemoved = 4403, "The device was forgotten or hidden.";
         RegistrationTimeout = 4408, "The connection did not register in time.";
@@ -146,6 +147,7 @@ impl ErrorCode {
             | Self::Forbidden
             | Self::ReservedEventType => AfterError::GoesOn,
             Self::InvalidResume => AfterError::RegistersAgain,
+            Self::RelayDraining => AfterError::Closes(CloseCode::Draining),
             Self::RelayUnavailable => AfterError::Closes(CloseCode::ServerFault),
             Self::DesktopForgotten | Self::DesktopNotEligible => {
                 AfterError::Closes(CloseCode::DeviceRemoved)
@@ -180,6 +182,7 @@ mod tests {
                 | "forbidden"
                 | "reservedEventType" => AfterError::GoesOn,
                 "invalidResume" => AfterError::RegistersAgain,
+                "relayDraining" => AfterError::Closes(CloseCode::Draining),
                 "relayUnavailable" => AfterError::Closes(CloseCode::ServerFault),
                 "desktopForgotten" | "desktopNotEligible" => {
                     AfterError::Closes(CloseCode::DeviceRemoved)

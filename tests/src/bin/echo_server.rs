@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use relay_actors::Relay;
 use relay_actors::environment::Environment;
+use relay_actors::push::PushServices;
 use relay_http::authentication::{Authenticator, ClaimRules, UserTokens};
 use relay_http::configuration::Secret;
 use relay_http::server;
@@ -37,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Arc::clone(&environment),
             Arc::new(MemoryStore::new()),
             Arc::new(tokens.clone()),
+            PushServices::default(),
         );
         let authenticator = Authenticator::new(tokens, Arc::new(relay.clone()), environment);
         let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {

@@ -1,5 +1,7 @@
 //! The device API as an app calls it.
 
+use std::net::SocketAddr;
+
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -83,9 +85,26 @@ impl Relay {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> HttpAnswer {
-        let answer = self.try_call(method.clone(), path, headers, body).await;
-        let answer =
-            answer.unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
+        self.call_at(self.address(), method, path, headers, body)
+            .await
+    }
+
+    /// Any call at one of the relay's addresses. Its answer is held against the published description.
+    ///
+    /// # Panics
+    /// When no answer comes, or one that is not described.
+    pub async fn call_at(
+        &self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> HttpAnswer {
+        let answer = self.try_call(address, method.clone(), path, headers, body);
+        let answer = answer
+            .await
+            .unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
         if let Err(problem) = conforms(&method, path, &answer) {
             panic!("{problem}{}", self.evidence().tail());
         }
@@ -98,12 +117,13 @@ impl Relay {
     /// When no whole answer comes.
     pub async fn try_call(
         &self,
+        address: SocketAddr,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Result<HttpAnswer, reqwest::Error> {
-        let url = format!("http://{}{path}", self.address());
+        let url = format!("http://{address}{path}");
         let mut request = self.client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);

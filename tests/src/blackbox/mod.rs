@@ -25,17 +25,21 @@ mod database;
 mod database_proxy;
 mod description;
 mod evidence;
+mod figures;
 mod footprint;
 mod frame;
 mod identity_provider;
 mod length;
+mod operator;
 mod process;
 mod raw;
 mod raw_frame;
 mod rpc;
 mod socket;
+mod switch;
 mod timeline;
 mod token;
+mod trace_collector;
 
 use std::time::Duration;
 
@@ -47,17 +51,21 @@ pub use database::{Database, Dump};
 pub use database_proxy::{DatabaseProxy, Network};
 pub use description::conforms;
 pub use evidence::Evidence;
+pub use figures::Figures;
 pub use footprint::OTHER_FILES;
 pub use frame::{Frame, is_time};
 pub use identity_provider::{Behaviour, IdentityProvider, SigningKey, key_set};
 pub use length::{by_length, is_long};
+pub use operator::OPERATOR_TOKEN;
 pub use process::{Relay, SECRET, Site};
 pub use raw::RawSocket;
 pub use raw_frame::{OpCode, RawFrame, encode, header};
 pub use rpc::{failure, pending, rpc_request, rpc_response};
 pub use socket::Socket;
+pub use switch::Switch;
 pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
+pub use trace_collector::{TraceCollector, hex};
 
 /// How long a test waits for what must happen. Long, because it is only used up by a failure.
 pub const DEADLINE: Duration = Duration::from_secs(20);

@@ -169,6 +169,7 @@ impl Site {
             ("database.url", database.as_str()),
             ("auth.hs256_secret", SECRET),
             ("telemetry.log_format", "json"),
+            ("drain.close_spread", "100ms"),
         ];
         preset.retain(|(key, _)| !self.settings.iter().any(|(set, _)| set == key));
         let mut command = self.with(&preset).command();
@@ -201,23 +202,28 @@ impl Site {
         let mut child = self.serve().spawn().expect("the relay's binary starts");
         let stderr = child.stderr.take().expect("it is piped");
         let evidence = Evidence::collect(stderr);
-        let address = evidence
-            .wait_for("the address that the relay listens on", listen_address)
+        let (address, admin_address) = evidence
+            .wait_for("the address that the relay listens on", listen_addresses)
             .await;
         let client = Client::builder().no_proxy().build().expect("a client");
         Relay {
             site: self.clone(),
             child,
             address,
+            admin_address,
             evidence,
             client,
         }
     }
 }
 
-fn listen_address(line: &str) -> Option<SocketAddr> {
+/// Where devices connect, and where operators do.
+fn listen_addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let line: Value = serde_json::from_str(line).ok()?;
-    line["listen"].as_str()?.parse().ok()
+    let address = line["listen"].as_str()?.parse().ok()?;
+    let admin = line["admin"].as_str();
+    let admin = admin.map_or(Some(address), |admin| admin.parse().ok())?;
+    Some((address, admin))
 }
 
 /// A running relay; it is killed when it is dropped.
@@ -225,6 +231,7 @@ pub struct Relay {
     site: Site,
     child: Child,
     address: SocketAddr,
+    admin_address: SocketAddr,
     evidence: Evidence,
     pub(super) client: Client,
 }
@@ -248,6 +255,11 @@ impl Relay {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for operators: the same, unless `server.admin_listen` is set.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
     }
 
     /// The id of its process.
@@ -305,6 +317,12 @@ impl Relay {
     /// Connects a device without registering it.
     pub async fn upgrade(&self, device: &Device) -> Socket {
         self.upgrade_with(device, &device.upgrade_headers()).await
+    }
+
+    /// Connects a device by way of `address`, without registering it.
+    pub async fn upgrade_at(&self, address: SocketAddr, device: &Device) -> Socket {
+        let headers = device.upgrade_headers();
+        Socket::upgrade(address, device, &headers, self.evidence.clone()).await
     }
 
     /// Connects a device with these headers.

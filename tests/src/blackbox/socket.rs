@@ -291,6 +291,19 @@ impl Socket {
         }
     }
 
+    /// The next frame, or the code of the relay's close if that comes first. An end without a close is
+    /// a failure.
+    pub async fn next_or_close(&mut self) -> Result<Frame, Option<u16>> {
+        if let Some(frame) = self.unread.pop_front() {
+            return Ok(frame);
+        }
+        match self.receive("a frame or a close").await {
+            Received::Frame(frame) => Ok(frame),
+            Received::Close(code) => Err(code),
+            Received::End => self.transcript.fail("the stream ended without a close"),
+        }
+    }
+
     /// Closes from this side and waits until the relay has closed too.
     pub async fn close(mut self) {
         self.transcript.sent("a close frame");

@@ -12,9 +12,9 @@ use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
 use relay_model::push::{NewPushToken, PushTokenRow};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStanding, DeviceStatus, DeviceType, ForgottenDevice, HeartbeatWrite, OfflineReason,
-    PhoneRegistration, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoredApiKey,
-    TargetFacts,
+    DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite,
+    KnownDevice, OfflineReason, PhoneRegistration, PresenceEntry, PresenceWrite, RegistrationFacts,
+    RegistrationOutcome, StoredApiKey, TargetFacts,
 };
 use relay_model::time::Timestamp;
 
@@ -29,7 +29,7 @@ pub(super) struct Tables {
     pub(super) protocol_floor: u32,
 }
 
-/// A device; `row.online_elsewhere_at` is filled in per asker only.
+/// A device; `row.elsewhere` is filled in per asker only.
 #[derive(Debug, Clone)]
 pub(super) struct Device {
     account: AccountId,
@@ -107,24 +107,29 @@ impl Device {
             .is_some_and(|instance| instance.is_live(now))
     }
 
-    fn online_elsewhere_at(
+    fn elsewhere(
         &self,
         instances: &BTreeMap<RelayInstanceId, Instance>,
         asker: Asker,
-    ) -> Option<Timestamp> {
+    ) -> Option<Elsewhere> {
         let (holder, _) = self.holder?;
         if holder == asker.instance {
             return None;
         }
         if self.row.status != DeviceStatus::Offline {
-            return Some(if self.is_held_live(instances, asker.now) {
+            let live = self.is_held_live(instances, asker.now);
+            let seen = if live {
                 asker.now
             } else {
                 self.last_known(instances)
-            });
+            };
+            return Some(Elsewhere { seen, live });
         }
         match self.row.offline_reason {
-            Some(OfflineReason::RelayStopped | OfflineReason::RelayLost) => self.row.last_seen,
+            Some(OfflineReason::RelayStopped | OfflineReason::RelayLost) => self
+                .row
+                .last_seen
+                .map(|seen| Elsewhere { seen, live: false }),
             _ => None,
         }
     }
@@ -239,6 +244,12 @@ fn owned(
         .filter(|device| device.account == account)
 }
 
+/// The variant of a word that this store wrote itself.
+fn variant<T: Copy>(all: &[T], word_of: impl Fn(T) -> &'static str, word: &str) -> T {
+    let found = all.iter().find(|variant| word_of(**variant) == word);
+    *found.expect("a word of the enum")
+}
+
 impl Tables {
     pub(super) fn registration_facts(
         &self,
@@ -265,7 +276,7 @@ impl Tables {
             },
             target: target.map(|target| TargetFacts {
                 admitted: !target.forgotten && target.row.relay_eligible,
-                online_elsewhere_at: target.online_elsewhere_at(&self.instances, asker),
+                elsewhere: target.elsewhere(&self.instances, asker),
             }),
         }
     }
@@ -293,7 +304,7 @@ impl Tables {
                 relay_eligible: true,
                 status: DeviceStatus::Offline,
                 offline_reason: None,
-                online_elsewhere_at: None,
+                elsewhere: None,
                 last_seen: None,
                 last_heartbeat: None,
                 active_project_directory: None,
@@ -420,7 +431,7 @@ impl Tables {
                     .is_none_or(|wanted| wanted == device.row.device_type)
             })
             .map(|device| DeviceRow {
-                online_elsewhere_at: device.online_elsewhere_at(&self.instances, asker),
+                elsewhere: device.elsewhere(&self.instances, asker),
                 ..device.row.clone()
             })
             .collect();
@@ -479,6 +490,20 @@ impl Tables {
         instance.lease_until = lease_until;
     }
 
+    pub(super) fn mark_draining(
+        &mut self,
+        id: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) {
+        let instance = self.instances.entry(id).or_insert(Instance {
+            draining: true,
+            renewed_at: now,
+            lease_until,
+        });
+        instance.draining = true;
+    }
+
     pub(super) fn sweep_lost(&mut self, now: Timestamp) -> usize {
         let mut marked = 0;
         for device in self.devices.values_mut() {
@@ -488,12 +513,15 @@ impl Tables {
                 continue;
             }
             device.row.last_seen = Some(device.last_known(&self.instances));
-            device.change(
-                DeviceStatus::Offline,
-                Some(OfflineReason::RelayLost),
-                now,
-                &mut self.history,
-            );
+            let holder = device
+                .holder
+                .and_then(|(holder, _)| self.instances.get(&holder));
+            let reason = if holder.is_some_and(|holder| holder.draining) {
+                OfflineReason::RelayStopped
+            } else {
+                OfflineReason::RelayLost
+            };
+            device.change(DeviceStatus::Offline, Some(reason), now, &mut self.history);
             marked += 1;
         }
         let forget_before = now.minus(INSTANCE_RETENTION);
@@ -522,6 +550,49 @@ impl Tables {
         });
         instance.draining = true;
         instance.lease_until = now;
+    }
+
+    pub(super) fn list_known(&self, asker: Asker, account: AccountId) -> Vec<KnownDevice> {
+        let of_account = |device: &&Device| device.account == account;
+        let known = self
+            .devices
+            .values()
+            .filter(of_account)
+            .map(|device| KnownDevice {
+                row: DeviceRow {
+                    elsewhere: device.elsewhere(&self.instances, asker),
+                    ..device.row.clone()
+                },
+                forgotten: device.forgotten,
+                status_at: device.status_at,
+            });
+        let mut known: Vec<KnownDevice> = known.collect();
+        known.sort_by_key(|device| (device.row.created_at, device.row.id));
+        known
+    }
+
+    pub(super) fn last_changes(
+        &self,
+        account: AccountId,
+        devices: &[DeviceId],
+        limit: usize,
+    ) -> Vec<PresenceEntry> {
+        let last = devices.iter().flat_map(|device| {
+            let of_device =
+                |change: &&PresenceChange| change.account == account && change.device == *device;
+            self.history.iter().rev().filter(of_device).take(limit)
+        });
+        last.map(|change| PresenceEntry {
+            device: change.device,
+            at: change.at,
+            instance: change.instance,
+            generation: change.generation,
+            status: variant(DeviceStatus::ALL, DeviceStatus::as_str, change.status),
+            reason: change
+                .reason
+                .map(|word| variant(OfflineReason::ALL, OfflineReason::as_str, word)),
+        })
+        .collect()
     }
 
     pub(super) fn purge_presence_history(&mut self, before: Timestamp) -> usize {

@@ -3,13 +3,15 @@
 
 mod device;
 mod environment;
+mod push;
 mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use relay_actors::{ConnectionOrigin, Relay, RelayState};
+use relay_actors::push::PushServices;
+use relay_actors::{ConnectionOrigin, Relay, RelayState, Telemetry};
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::Limits;
@@ -23,6 +25,7 @@ use uuid::Uuid;
 
 pub use device::{Device, Received};
 pub use environment::SimulatedEnvironment;
+pub use push::FakePush;
 pub use tokens::token;
 
 use crate::memory_store::MemoryStore;
@@ -75,14 +78,43 @@ impl Run {
 
     /// A relay on a store that another relay may use too.
     pub fn on_store(store: MemoryStore, change: impl FnOnce(&mut Limits)) -> Self {
+        Self::observed(store, change, Telemetry::default())
+    }
+
+    /// The same, with somebody who hears what the relay does.
+    pub fn observed(
+        store: MemoryStore,
+        change: impl FnOnce(&mut Limits),
+        telemetry: Telemetry,
+    ) -> Self {
+        Self::full(store, change, PushServices::default(), telemetry)
+    }
+
+    /// A relay that wakes phones through these services.
+    pub fn with_push(
+        store: MemoryStore,
+        push: PushServices,
+        change: impl FnOnce(&mut Limits),
+    ) -> Self {
+        Self::full(store, change, push, Telemetry::default())
+    }
+
+    fn full(
+        store: MemoryStore,
+        change: impl FnOnce(&mut Limits),
+        push: PushServices,
+        telemetry: Telemetry,
+    ) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
         let environment = Arc::new(SimulatedEnvironment::new());
-        let relay = Relay::start(
+        let relay = Relay::start_observed(
             Arc::new(limits),
             environment.clone(),
             Arc::new(store.clone()),
             Arc::new(SimulatedTokens(environment.clone())),
+            push,
+            telemetry,
         );
         Self {
             relay,
@@ -211,6 +243,12 @@ impl Run {
     /// What the relay holds.
     pub async fn state(&self) -> RelayState {
         self.relay.state().await.expect("the relay lives")
+    }
+
+    /// Drains the relay, to the end.
+    pub async fn drain(&self) {
+        self.relay.drain("test");
+        self.relay.drained().await;
     }
 
     /// The store as a trait object.

@@ -10,8 +10,9 @@ use relay_model::push::{
 };
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
+    PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
+    StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -135,6 +136,19 @@ impl DeviceStore for WeatheredStore {
         self.call(self.inner.devices(asker, account, filter))
     }
 
+    fn known_devices(&self, asker: Asker, account: AccountId) -> StoreFuture<Vec<KnownDevice>> {
+        self.call(self.inner.known_devices(asker, account))
+    }
+
+    fn presence_history(
+        &self,
+        account: AccountId,
+        devices: Vec<DeviceId>,
+        limit: usize,
+    ) -> StoreFuture<Vec<PresenceEntry>> {
+        self.call(self.inner.presence_history(account, devices, limit))
+    }
+
     fn change_device(
         &self,
         account: AccountId,
@@ -200,6 +214,15 @@ impl DeviceStore for WeatheredStore {
         self.call(self.inner.renew_instance(instance, now, lease_until))
     }
 
+    fn mark_draining(
+        &self,
+        instance: RelayInstanceId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> StoreFuture<()> {
+        self.call(self.inner.mark_draining(instance, now, lease_until))
+    }
+
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
         self.call(self.inner.sweep_lost(now))
     }
@@ -240,6 +263,10 @@ impl DeviceStore for WeatheredStore {
 
     fn protocol_floor(&self) -> StoreFuture<u32> {
         self.call(self.inner.protocol_floor())
+    }
+
+    fn set_protocol_floor(&self, floor: u32) -> StoreFuture<()> {
+        self.call(DeviceStore::set_protocol_floor(&self.inner, floor))
     }
 
     fn check(&self) -> StoreFuture<()> {

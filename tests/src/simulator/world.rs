@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use relay_actors::push::PushServices;
 use relay_actors::{ConnectionOrigin, Relay};
 use relay_model::credentials::Credentials;
 use relay_model::store::{DeviceFilter, RegistrationOutcome};
@@ -152,6 +153,7 @@ pub(super) async fn run(seed: u64, acts: usize) -> Run {
         Arc::clone(&environment) as _,
         Arc::new(store.clone()),
         Arc::new(SimulatedTokens(Arc::clone(&environment) as _)),
+        PushServices::default(),
     );
     let memories = cast.devices().map(|device| Memory {
         target: cast.member(device).target,
@@ -298,7 +300,10 @@ impl World {
         self.log.note(What::StopBegan);
         self.calm = true;
         let relay = self.relay.clone();
-        actix_rt::spawn(async move { relay.stop().await });
+        actix_rt::spawn(async move {
+            relay.hurry_drain();
+            relay.drained().await;
+        });
         // A database that does not answer adds its deadline to that of the sockets.
         let over = self.environment.elapsed() + Duration::from_secs(30);
         while self.environment.elapsed() < over {

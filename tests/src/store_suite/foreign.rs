@@ -17,12 +17,14 @@ use super::{
 };
 
 /// The methods in which no account names a device or a key of its choice.
-const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 10] = [
+const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 12] = [
     "renew_instance",
+    "mark_draining",
     "sweep_lost",
     "release_instance",
     "purge_presence_history",
     "protocol_floor",
+    "set_protocol_floor",
     "check",
     // By the id alone: for whoever presents the secret, and for keys that are connected.
     "api_key",
@@ -130,6 +132,10 @@ async fn attack_devices(store: &dyn DeviceStore) {
         store.write_heartbeats(vec![beat]).await.unwrap();
     }
     assert_eq!(list(store, THEIRS, asker(GREEN, 20)).await, []);
+    let known = store.known_devices(asker(GREEN, 20), THEIRS).await;
+    assert_eq!(known, Ok(Vec::new()));
+    let changes = store.presence_history(THEIRS, vec![DESKTOP, PHONE], 10);
+    assert_eq!(changes.await, Ok(Vec::new()));
 }
 
 async fn attack_keys(store: &dyn DeviceStore) {

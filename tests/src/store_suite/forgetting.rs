@@ -46,10 +46,7 @@ pub async fn a_forgotten_device_is_gone_from_then_on(subject: &dyn Subject) {
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [PHONE]);
     let told = facts(store, OURS, PHONE, Some(DESKTOP)).await.target;
     let told = told.expect("a forgotten desktop is one still");
-    assert!(
-        !told.admitted && told.online_elsewhere_at.is_none(),
-        "{told:?}"
-    );
+    assert!(!told.admitted && told.elsewhere.is_none(), "{told:?}");
     let history = subject.history(DESKTOP);
     let last = history.last().expect("it was online");
     assert_eq!(

@@ -242,7 +242,7 @@ pub async fn the_outcome_of_the_last_push_is_kept(subject: &dyn Subject) {
     };
     let outcome = async || store.push_tokens(OURS).await.unwrap()[0].last_outcome;
     assert_eq!(outcome().await, None);
-    for result in PushOutcome::ALL {
+    for &result in PushOutcome::ALL {
         let writes = vec![gone, write(result, 3), write(PushOutcome::Dropped, 2)];
         store.record_push_outcomes(writes).await.unwrap();
         assert_eq!(outcome().await, Some((result, at(3))));

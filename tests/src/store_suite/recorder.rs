@@ -10,8 +10,9 @@ use relay_model::push::{
 };
 use relay_model::store::{
     ApiKeyRow, Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStore, ForgottenDevice, HeartbeatWrite, NewApiKey, PhoneRegistration, PresenceWrite,
-    RegistrationFacts, RegistrationOutcome, StoreFuture, StoredApiKey,
+    DeviceStore, ForgottenDevice, HeartbeatWrite, KnownDevice, NewApiKey, PhoneRegistration,
+    PresenceEntry, PresenceWrite, RegistrationFacts, RegistrationOutcome, StoreFuture,
+    StoredApiKey,
 };
 use relay_model::time::Timestamp;
 
@@ -66,6 +67,9 @@ recorded! {
         account: AccountId, device: DeviceId, registration: PhoneRegistration, now: Timestamp
     ) -> RegistrationOutcome;
     devices(asker: Asker, account: AccountId, filter: DeviceFilter) -> Vec<DeviceRow>;
+    known_devices(asker: Asker, account: AccountId) -> Vec<KnownDevice>;
+    presence_history(account: AccountId, devices: Vec<DeviceId>, limit: usize)
+        -> Vec<PresenceEntry>;
     change_device(account: AccountId, device: DeviceId, change: DeviceChange, now: Timestamp)
         -> Option<ChangedDevice>;
     forget_device(account: AccountId, device: DeviceId, now: Timestamp)
@@ -73,6 +77,7 @@ recorded! {
     write_presence(writes: Vec<PresenceWrite>) -> ();
     write_heartbeats(writes: Vec<HeartbeatWrite>) -> ();
     renew_instance(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
+    mark_draining(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
     sweep_lost(now: Timestamp) -> usize;
     release_instance(instance: RelayInstanceId, now: Timestamp) -> ();
     purge_presence_history(before: Timestamp) -> usize;
@@ -88,5 +93,6 @@ recorded! {
     remove_push_registration(registration: PushRegistration) -> bool;
     record_push_outcomes(writes: Vec<PushOutcomeWrite>) -> ();
     protocol_floor() -> u32;
+    set_protocol_floor(floor: u32) -> ();
     check() -> ();
 }

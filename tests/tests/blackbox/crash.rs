@@ -176,7 +176,10 @@ async fn take(relay: &Relay, device: &Device, step: Step) -> bool {
         }
         Step::Forget => (Method::DELETE, forget.as_str(), None, 204),
     };
-    match relay.try_call(method, path, &headers, body).await {
+    match relay
+        .try_call(relay.address(), method, path, &headers, body)
+        .await
+    {
         Ok(answer) => {
             assert_eq!(answer.status, good, "{step:?}: {answer:?}");
             true

@@ -60,6 +60,20 @@ async fn provoke(relay: &Relay, code: ErrorCode) -> (Socket, Option<&'static str
             let socket = saying(relay.desktop(&account).await, renewal).await;
             (socket, Some("auth.renew"), After::GoesOn)
         }
+        ErrorCode::RelayDraining => {
+            let desktop = relay.desktop(&account).await;
+            let mut phone = relay.phone(&desktop.device).await;
+            let late = enrolled(relay, account.new_phone()).await;
+            let socket = relay.upgrade(&late).await;
+            // Open until the end of the test, so the drain waits.
+            phone.request("open", "m", json!(1)).await;
+            phone.ping().await;
+            relay.signal("TERM").await;
+            let drains = async || relay.get("/readyz").await.status == 503;
+            relay.eventually("the drain begins", drains).await;
+            let socket = registering(socket, late.registration()).await;
+            (socket, register, After::Close(1012))
+        }
         ErrorCode::InvalidClientType => {
             let device = account.new_desktop();
             let mut headers = device.upgrade_headers();
@@ -143,7 +157,10 @@ async fn provoke(relay: &Relay, code: ErrorCode) -> (Socket, Option<&'static str
 #[tokio::test]
 async fn every_code_has_its_consequence() {
     let relay = Relay::start().await;
-    for &code in ErrorCode::ALL {
+    // The drain comes last, as nothing registers after it.
+    let drains = |code: &&ErrorCode| **code == ErrorCode::RelayDraining;
+    let others = ErrorCode::ALL.iter().filter(|code| !drains(code));
+    for &code in others.chain(ErrorCode::ALL.iter().filter(drains)) {
         let (mut socket, request_type, after) = provoke(&relay, code).await;
         let error = socket.expect_error(code.code()).await;
         assert_eq!(error["requestType"].as_str(), request_type, "{error}");

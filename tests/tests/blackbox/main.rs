@@ -1,6 +1,10 @@
 //! Tests of the built binary, from outside: HTTP, WebSockets and signals, nothing of its insides.
 
+mod admin_access;
+mod admin_policy;
+mod admin_state;
 mod api_keys;
+mod blue_green;
 mod busy_sender;
 mod change_device;
 mod churn;
@@ -11,6 +15,7 @@ mod crash;
 mod description;
 mod error_codes;
 mod events;
+mod figures;
 mod file_limit;
 mod foreign_devices;
 mod forgetting;
@@ -27,6 +32,7 @@ mod log;
 mod log_lost;
 mod logout;
 mod messages;
+mod operator_commands;
 mod origins;
 mod postgres;
 mod presence;
@@ -48,5 +54,7 @@ mod silent_sockets;
 mod sqlite;
 mod targets;
 mod timelines;
+mod traces;
 mod upgrade;
 mod verbatim;
+mod why_offline;

@@ -1,13 +1,13 @@
-//! How the relay stops (issue "Part 1", items 7 and 9; DR-3 in part).
+//! How the relay ends by a signal (DR-1 to DR-4).
 
 use relay_tests::blackbox::{Account, Relay};
 use serde_json::json;
 
-/// Every one of 100 sockets, registered or not, gets a close frame with 1012, and the process ends
-/// with 0.
+/// DR-3: every one of 100 sockets, registered or not, gets a close frame with 1012, and the process
+/// ends with 0.
 #[tokio::test]
 async fn every_socket_is_closed_with_1012() {
-    let mut relay = Relay::start().await;
+    let mut relay = Relay::start_with(&[("drain.timeout", "0ms")]).await;
     let mut sockets = Vec::new();
     for _ in 0..20 {
         let account = Account::new();
@@ -41,11 +41,16 @@ async fn an_interrupt_stops_too() {
     assert_eq!(relay.exit_status().await.code(), Some(0));
 }
 
-/// A peer that reads nothing, one that does not answer the close, one in the middle of its upgrade
+/// DR-2, DR-3: a peer that reads nothing, one that does not answer the close, one in the middle of its upgrade
 /// and one that has said nothing at all do not hold the exit.
 #[tokio::test]
 async fn nobody_holds_the_exit() {
-    let mut relay = Relay::start_with(&[("drain.stop_timeout", "500ms")]).await;
+    let short = [
+        ("drain.stop_timeout", "500ms"),
+        ("drain.timeout", "1s"),
+        ("drain.stall_tolerance", "100ms"),
+    ];
+    let mut relay = Relay::start_with(&short).await;
     let device = Account::new().new_desktop();
     relay.enrol(&device).await;
     let mut frozen = relay.raw(&device).await;

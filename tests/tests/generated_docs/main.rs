@@ -5,5 +5,7 @@
 mod code_tables;
 mod examples;
 mod links;
+mod metric_table;
 mod pages;
 mod rules;
+mod why_offline_tables;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use relay_model::limits::Limits;
 
+use crate::metrics::Tallies;
+
 pub use outbound::{OutboundCharge, OutboundTotal};
 pub use unfinished::{UnfinishedShare, UnfinishedTotal};
 
@@ -23,8 +25,13 @@ pub struct Ceilings {
 impl Ceilings {
     /// Nothing held, under `limits`.
     pub fn new(limits: &Limits) -> Self {
+        Self::counting(limits, Arc::default())
+    }
+
+    /// The same; what leaves is counted in `tallies`.
+    pub(crate) fn counting(limits: &Limits, tallies: Arc<Tallies>) -> Self {
         Self {
-            outbound: Arc::new(OutboundTotal::new(limits)),
+            outbound: Arc::new(OutboundTotal::new(limits, tallies)),
             unfinished: Arc::new(UnfinishedTotal::new(limits)),
         }
     }

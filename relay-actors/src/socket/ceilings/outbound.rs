@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use relay_model::limits::Limits;
 use tokio::sync::Notify;
 
+use crate::metrics::Tallies;
+
 /// What a lane adds to the total changes by whole blocks of this size, so that peers that read, and
 /// owe little at any time, do not all write to one counter.
 const BLOCK: u64 = 64 * 1024;
@@ -17,15 +19,22 @@ pub struct OutboundTotal {
     max: u64,
     held: AtomicU64,
     crossed: Notify,
+    tallies: Arc<Tallies>,
 }
 
 impl OutboundTotal {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, tallies: Arc<Tallies>) -> Self {
         Self {
             max: limits.outbound_total as u64,
             held: AtomicU64::new(0),
             crossed: Notify::new(),
+            tallies,
         }
+    }
+
+    /// Where what leaves is counted.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.tallies
     }
 
     /// Something that held `before` bytes holds `after`.
@@ -93,7 +102,7 @@ mod tests {
             outbound_total: 2 * BLOCK as usize,
             ..Limits::default()
         };
-        let total = OutboundTotal::new(&limits);
+        let total = OutboundTotal::new(&limits, Arc::default());
         total.change(0, BLOCK - 1);
         assert_eq!(total.held(), 0);
         total.change(BLOCK - 1, 2 * BLOCK + 5);

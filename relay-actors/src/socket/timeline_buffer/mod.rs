@@ -105,6 +105,14 @@ pub struct TimelineCounts {
     pub replaced: u64,
     /// Offers that changed nothing (TL-8).
     pub ignored: u64,
+    /// Offers that waited, each for one of the other ends.
+    pub accepted: u64,
+    /// Snapshots that were begun (TL-14).
+    pub sent: u64,
+    /// Snapshots that waited when their lease ended (TL-3).
+    pub expired: u64,
+    /// Notices that were begun (TL-13).
+    pub notices: u64,
 }
 
 #[derive(Debug)]
@@ -196,6 +204,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
             self.pacing.first_arrives(now, &self.limits);
         }
         self.place(Waiting { key, stamp, text }, own, displaced);
+        self.counts.accepted += 1;
         let evicted = evicted + self.evict_over_limits();
         Ok(match own {
             Some(_) => {
@@ -249,8 +258,10 @@ impl<T: SnapshotText> TimelineBuffer<T> {
                 return;
             }
             self.stale.told();
+            self.counts.notices += 1;
         } else {
             let snapshot = self.remove(0);
+            self.counts.sent += 1;
             self.stale.sent(&snapshot.key, snapshot.stamp);
             self.sent.record(snapshot.key, snapshot.stamp, &self.limits);
         }
@@ -286,6 +297,7 @@ impl<T: SnapshotText> TimelineBuffer<T> {
     }
 
     fn clear(&mut self) {
+        self.counts.expired += self.waiting.len() as u64;
         self.waiting = Vec::new();
         self.sent = SentVersions::default();
         self.stale = Stale::default();

@@ -159,6 +159,9 @@ fn the_newest_version_waits_in_the_first_ones_place() {
         evicted: 0,
         replaced: 2,
         ignored: 4,
+        accepted: 4,
+        sent: 2,
+        ..TimelineCounts::default()
     };
     assert_eq!(phone.buffer.counts(), counts);
 }

@@ -103,6 +103,23 @@ impl PublicKeys {
         Ok(Self::start(source, url.to_string(), first, pace, limits))
     }
 
+    /// Reads the keys of a URL once and says how many can be used.
+    ///
+    /// # Errors
+    /// With what is wrong with them.
+    pub async fn probe_url(url: &JwksUrl, limits: &Limits) -> Result<usize, String> {
+        let read = async {
+            let mut source = UrlSource::new(url, limits).map_err(SourceError::from)?;
+            source.read().await
+        };
+        let text = match read.await.map_err(|error| error.to_string())? {
+            Reading::Text(text) => text,
+            Reading::Unchanged => Vec::new(),
+        };
+        let keys = KeySet::parse(&text, limits.jwks_keys).map_err(|error| error.to_string())?;
+        Ok(keys.len())
+    }
+
     fn start(
         source: impl KeySource,
         from: String,

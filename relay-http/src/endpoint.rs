@@ -1,4 +1,4 @@
-//! One path of the API with the methods that it takes: what is served, what `Allow` says, and what
+//! One path of an API with the methods that it takes: what is served, what `Allow` says, and what
 //! is compared with the published description all come from here.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use actix_web::{FromRequest, Handler, HttpResponse, Resource, Responder, Route, 
 use crate::refusal::Refusal;
 
 /// A path and the handlers of its methods.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     path: &'static str,
     methods: Vec<Method>,
     routes: Vec<Route>,
@@ -17,7 +17,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// A path that takes no method yet.
-    pub(super) fn at(path: &'static str) -> Self {
+    pub(crate) fn at(path: &'static str) -> Self {
         Self {
             path,
             methods: Vec::new(),
@@ -26,7 +26,7 @@ impl Endpoint {
     }
 
     /// Takes GET, and HEAD: health checks of load balancers ask so.
-    pub(super) fn get<F, Args>(self, handler: F) -> Self
+    pub(crate) fn get<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
@@ -37,7 +37,7 @@ impl Endpoint {
     }
 
     /// Takes POST.
-    pub(super) fn post<F, Args>(self, handler: F) -> Self
+    pub(crate) fn post<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
@@ -47,7 +47,7 @@ impl Endpoint {
     }
 
     /// Takes PUT.
-    pub(super) fn put<F, Args>(self, handler: F) -> Self
+    pub(crate) fn put<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
@@ -57,7 +57,7 @@ impl Endpoint {
     }
 
     /// Takes PATCH.
-    pub(super) fn patch<F, Args>(self, handler: F) -> Self
+    pub(crate) fn patch<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
@@ -67,7 +67,7 @@ impl Endpoint {
     }
 
     /// Takes DELETE.
-    pub(super) fn delete<F, Args>(self, handler: F) -> Self
+    pub(crate) fn delete<F, Args>(self, handler: F) -> Self
     where
         F: Handler<Args>,
         Args: FromRequest + 'static,
@@ -84,18 +84,18 @@ impl Endpoint {
 
     /// Its path, with its parameters in braces.
     #[cfg(test)]
-    pub(super) fn path(&self) -> &'static str {
+    pub(crate) fn path(&self) -> &'static str {
         self.path
     }
 
     /// The methods that it takes.
     #[cfg(test)]
-    pub(super) fn methods(&self) -> &[Method] {
+    pub(crate) fn methods(&self) -> &[Method] {
         &self.methods
     }
 
     /// What serves it; other methods are refused with those that it takes.
-    pub(super) fn into_resource(self) -> Resource {
+    pub(crate) fn into_resource(self) -> Resource {
         let names: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
         let allow: Cow<'static, str> = names.join(", ").into();
         let refused = web::to(move || {

@@ -1,0 +1,234 @@
+//! A deploy under load: two relays on one database, a switch in front of them, and the old one drains
+//! (DR-5).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::iter;
+use relay_tests::blackbox::{Account, Backend, Device, Frame, Relay, Site, Socket, Switch};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+/// What the drain is given: with so many phones that ask without a pause it is used up.
+const SETTINGS: [(&str, &str); 2] = [("drain.timeout", "2s"), ("drain.close_spread", "2s")];
+/// A request of this method is never answered.
+const HOLD: &str = "hold";
+/// Every so many phones hold a request open when the old relay goes.
+const HOLDING: usize = 10;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Answered,
+    Reconnecting,
+    Closed,
+}
+
+/// The way to whichever relay the switch sends a device to, and what is known there.
+struct Front {
+    switch: Switch,
+    green: Relay,
+    green_id: String,
+    /// Told when the devices may leave.
+    over: watch::Receiver<bool>,
+    /// Devices that are registered at the new relay, and phones that had an answer there.
+    arrived: mpsc::UnboundedSender<&'static str>,
+}
+
+impl Front {
+    /// Connects and registers. Which relay that is, the reply says.
+    async fn connect(&self, device: &Device) -> Socket {
+        let mut socket = self.green.upgrade_at(self.switch.address(), device).await;
+        socket.register().await;
+        socket
+    }
+
+    fn is_green(&self, socket: &Socket) -> bool {
+        socket.session["relayInstanceId"] == self.green_id.as_str()
+    }
+
+    /// The next frame, whatever it is, on this connection or the one that follows it; `None` if it
+    /// was closed and followed by another. Nobody is ever told that a desktop is gone.
+    async fn next(&self, socket: &mut Socket) -> Option<Frame> {
+        match socket.next_or_close().await {
+            Ok(frame) => {
+                let event = &frame.value()["payload"];
+                if event["eventType"] == "device-status" {
+                    assert_ne!(event["payload"]["status"], "disconnected", "{event}");
+                }
+                Some(frame)
+            }
+            Err(code) => {
+                assert_eq!(code, Some(1012), "{}", socket.device.id);
+                assert!(!self.is_green(socket));
+                let device = socket.device.clone();
+                *socket = self.connect(&device).await;
+                assert!(self.is_green(socket), "the switch was turned before");
+                self.arrived.send("device").expect("the test waits");
+                None
+            }
+        }
+    }
+
+    async fn is_over(&self) {
+        let mut over = self.over.clone();
+        _ = over.wait_for(|over| *over).await;
+    }
+
+    /// A desktop that answers all but the held requests, until the end.
+    async fn desktop(&self, mut socket: Socket) {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = self.is_over() => return,
+                frame = self.next(&mut socket) => frame,
+            };
+            if let Some(frame) = frame.filter(|frame| frame.kind == "rpc.request") {
+                let request = &frame.value()["payload"];
+                if request["method"] != HOLD {
+                    socket.answer(request, json!(1)).await;
+                }
+            }
+        }
+    }
+
+    /// A phone that asks until it was answered at the new relay, and then listens until the end.
+    async fn phone(&self, mut socket: Socket, holds: bool) -> BTreeMap<Outcome, usize> {
+        let mut outcomes = BTreeMap::new();
+        if holds {
+            socket.request("held", HOLD, json!(0)).await;
+            *outcomes
+                .entry(self.outcome(&mut socket, "held").await)
+                .or_default() += 1;
+            assert!(outcomes.contains_key(&Outcome::Closed), "{outcomes:?}");
+        }
+        for number in 0.. {
+            let (id, asked_at_green) = (format!("r{number}"), self.is_green(&socket));
+            socket.request(&id, "ask", json!(number)).await;
+            let outcome = self.outcome(&mut socket, &id).await;
+            *outcomes.entry(outcome).or_default() += 1;
+            if asked_at_green && outcome == Outcome::Answered {
+                break;
+            }
+        }
+        self.arrived.send("answer").expect("the test waits");
+        loop {
+            tokio::select! {
+                biased;
+                () = self.is_over() => return outcomes,
+                _ = self.next(&mut socket) => {}
+            }
+        }
+    }
+
+    /// Waits for the definite end of a request: an answer, or the close of the connection.
+    async fn outcome(&self, socket: &mut Socket, id: &str) -> Outcome {
+        loop {
+            let Some(frame) = self.next(socket).await else {
+                return Outcome::Closed;
+            };
+            let payload: &Value = &frame.value()["payload"];
+            if frame.kind == "rpc.response" && payload["id"] == id {
+                return if payload["error"].is_null() {
+                    Outcome::Answered
+                } else {
+                    assert_eq!(payload["error"]["code"], -32011, "{payload}");
+                    Outcome::Reconnecting
+                };
+            }
+        }
+    }
+}
+
+/// DR-1, DR-2, DR-3, DR-5, PR-8: every device comes to the new relay, none is told that a desktop is
+/// gone, each request ends in an answer or a definite close, who reads sees no end without a close
+/// frame, and the old relay's late writes change nothing.
+#[tokio::test]
+async fn a_deploy_strands_nobody() {
+    // The full size once per run of the tests: two files of SQLite are no production.
+    let desktops = match Backend::of_this_run() {
+        Backend::Postgres => 500,
+        Backend::Sqlite => 50,
+    };
+    let site = Site::new(&SETTINGS);
+    let mut blue = site.start().await;
+    let green = site.start().await;
+    let green_id = green.get("/api/version").await.body["relayInstanceId"].clone();
+    let (end, over) = watch::channel(false);
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let front = Arc::new(Front {
+        switch: Switch::towards(blue.address()).await,
+        green,
+        green_id: green_id.as_str().expect("an id").to_owned(),
+        over,
+        arrived,
+    });
+
+    let devices: Vec<(Device, [Device; 2])> = (0..desktops)
+        .map(|_| {
+            let account = Account::new();
+            let desktop = account.new_desktop();
+            let phones = [(); 2].map(|()| account.new_phone().targeting(&desktop));
+            (desktop, phones)
+        })
+        .collect();
+    let connected: Vec<(Socket, [Socket; 2])> = iter(&devices)
+        .map(async |(desktop, phones)| {
+            for device in [desktop, &phones[0], &phones[1]] {
+                blue.enrol(device).await;
+            }
+            let desktop = front.connect(desktop).await;
+            let first = front.connect(&phones[0]).await;
+            (desktop, [first, front.connect(&phones[1]).await])
+        })
+        .buffer_unordered(16)
+        .collect()
+        .await;
+
+    let (mut desktop_tasks, mut phone_tasks) = (Vec::new(), Vec::new());
+    for (number, (desktop, phones)) in connected.into_iter().enumerate() {
+        let at = Arc::clone(&front);
+        desktop_tasks.push(tokio::spawn(async move { at.desktop(desktop).await }));
+        for (which, phone) in phones.into_iter().enumerate() {
+            let holds = (2 * number + which).is_multiple_of(HOLDING);
+            let at = Arc::clone(&front);
+            phone_tasks.push(tokio::spawn(async move { at.phone(phone, holds).await }));
+        }
+    }
+    front.switch.turn(front.green.address());
+    blue.signal("TERM").await;
+    let status = blue.exit_status().await;
+    assert_eq!(status.code(), Some(0), "{}", blue.evidence().tail());
+    let mut awaited = BTreeMap::from([("device", 3 * desktops), ("answer", 2 * desktops)]);
+    while awaited.values().any(|left| *left > 0) {
+        let what = arrivals.recv().await.expect("the devices live");
+        *awaited.get_mut(what).expect("one of them") -= 1;
+    }
+
+    let held = "SELECT count(*) AS number FROM devices WHERE status = 'online'";
+    let all_online = async || front.green.site().database().number(held) == 3 * desktops as i64;
+    front
+        .green
+        .eventually("every row is online", all_online)
+        .await;
+    let gone = "SELECT count(*) AS number FROM presence_history
+                WHERE status = 'offline' AND reason <> 'relay_stopped'";
+    assert_eq!(front.green.site().database().number(gone), 0);
+    end.send_replace(true);
+    for desktop in join_all(desktop_tasks).await {
+        desktop.expect("a desktop's story");
+    }
+    let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
+    for phone in join_all(phone_tasks).await {
+        for (outcome, count) in phone.expect("a phone's story") {
+            *outcomes.entry(outcome).or_default() += count;
+        }
+    }
+    assert!(outcomes[&Outcome::Answered] >= 2 * desktops, "{outcomes:?}");
+    assert!(
+        outcomes[&Outcome::Closed] >= 2 * desktops / HOLDING,
+        "{outcomes:?}"
+    );
+}
