@@ -258,18 +258,22 @@ async fn refused_credentials_are_logged_once() {
     }
     stage.apple.next(4).await;
     stage.until_rows(&["pushtoken-i refused"]).await;
-    let evidence = stage.relay.evidence();
-    let refusals = || {
-        let lines = evidence.lines();
-        let refusals = lines
-            .iter()
-            .filter(|line| line.contains("the push service refuses"));
-        refusals.cloned().collect::<Vec<_>>()
-    };
-    let logged = refusals();
-    assert_eq!(logged.len(), 1, "{logged:?}");
-    assert!(logged[0].contains("push.apns.key_file"), "{logged:?}");
     assert_eq!(stage.relay.get("/readyz").await.status, 200);
+    let evidence = stage.relay.evidence();
+    let is_refusal = |line: &str| line.contains("the push service refuses");
+    let logged = evidence
+        .wait_for("the refusal", |line| {
+            is_refusal(line).then(|| line.to_owned())
+        })
+        .await;
+    assert!(logged.contains("push.apns.key_file"), "{logged}");
+    // What a stop logs comes behind all that came before.
+    stage.relay.signal("TERM").await;
+    let stopped = |line: &str| line.contains("\"stopped\"").then_some(());
+    evidence.wait_for("the stop", stopped).await;
+    let lines = evidence.lines();
+    let refusals = lines.iter().filter(|line| is_refusal(line)).count();
+    assert_eq!(refusals, 1, "{lines:?}");
     stage.assert_secrets_kept();
 }
 
