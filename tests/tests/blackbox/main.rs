@@ -38,6 +38,7 @@ mod postgres;
 mod presence;
 mod public_key_outages;
 mod public_keys;
+mod push;
 mod push_tokens;
 mod refusals;
 mod registration;
