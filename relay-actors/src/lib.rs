@@ -27,7 +27,7 @@ pub use directory::{DirectoryState, LiveDevice};
 pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
-pub use operators::{DeviceView, LeaseView, Overview, RouteView, Unanswered};
+pub use operators::{DeviceView, LeaseView, Overview, PushView, RouteView, Unanswered};
 pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
 pub use registry::tally::PairTotals;
 pub use registry::{HeldLease, PairCounts, PairState};

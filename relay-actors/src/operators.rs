@@ -10,6 +10,7 @@ use futures_util::future::{join, join_all};
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::limits::{OPERATOR_ANSWER_TIMEOUT, SHOWN_PRESENCE_CHANGES};
+use relay_model::push::{PushEnvironment, PushOutcome, PushPlatform, PushTokenRow};
 use relay_model::store::{DeviceStatus, KnownDevice, OfflineReason, PresenceEntry, StoreError};
 use relay_model::time::Timestamp;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -22,7 +23,7 @@ use crate::registry::{AddUp, HeldLease, PairDetails, ReadPairDetails};
 use crate::relay::{Relay, RelayState, store_is_gone};
 use crate::socket::SocketState;
 use crate::socket::messages::ReadSocketState;
-use crate::store::{ListKnownDevices, ReadPresenceHistory, SetProtocolFloor};
+use crate::store::{ListKnownDevices, ReadPresenceHistory, ReadPushTokens, SetProtocolFloor};
 
 /// Why an operator's question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,8 +81,34 @@ pub struct DeviceView {
     pub silent: bool,
     /// How it last left, and was last refused.
     pub outcomes: DeviceOutcomes,
+    /// How it is woken, if it has a push token.
+    pub push: Option<PushView>,
     /// What became of its presence, the newest first.
     pub history: Vec<PresenceEntry>,
+}
+
+/// A phone's push token, as its operator sees it: all but the token itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PushView {
+    /// Decides the service.
+    pub platform: PushPlatform,
+    /// For iOS, if the phone said it.
+    pub environment: Option<PushEnvironment>,
+    /// When the phone last said that this is its token.
+    pub registered_at: Timestamp,
+    /// What became of the last push to it, and when (PUSH-4).
+    pub last_outcome: Option<(PushOutcome, Timestamp)>,
+}
+
+impl From<PushTokenRow> for PushView {
+    fn from(row: PushTokenRow) -> Self {
+        Self {
+            platform: row.platform,
+            environment: row.environment,
+            registered_at: row.registered_at,
+            last_outcome: row.last_outcome,
+        }
+    }
 }
 
 /// A connection, as its operator sees it.
@@ -162,6 +189,11 @@ impl Relay {
             view_of(&mut views, route.device.device).take_presence(&route.device);
         }
         self.ask_the_actors(&live, &mut views).await;
+        let tokens = self.store().send(ReadPushTokens(account)).await;
+        for row in tokens.unwrap_or_else(store_is_gone)? {
+            let view = view_of(&mut views, row.device);
+            view.push = Some(row.into());
+        }
         let with_rows = views.values().filter(|view| view.known.is_some());
         let read = ReadPresenceHistory {
             account,
@@ -263,6 +295,7 @@ impl DeviceView {
             leases: Vec::new(),
             silent: false,
             outcomes: DeviceOutcomes::default(),
+            push: None,
             history: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use relay_actors::environment::Environment;
 use relay_actors::push::apns::{ApnsError, ApnsSender, ApnsSettings};
 use relay_actors::push::fcm::{FcmError, FcmSender, FcmSettings};
-use relay_actors::push::{PushCheck, PushSender, PushServices};
+use relay_actors::push::{PushSender, PushServices};
 
 use crate::configuration::{Configuration, Origin};
 
@@ -38,17 +38,6 @@ pub fn services(
         apns: apns(configuration, environment)?,
         fcm: fcm(configuration, environment)?,
     })
-}
-
-/// Tries the credentials of each service that is configured, with messages that reach nobody.
-///
-/// # Errors
-/// When a file cannot be read or used.
-pub async fn check(
-    configuration: &Configuration,
-    environment: &Arc<dyn Environment>,
-) -> Result<Vec<PushCheck>, PushError> {
-    Ok(services(configuration, environment)?.check().await)
 }
 
 /// Says once what is off, so that nobody has to wonder why a phone stays asleep.

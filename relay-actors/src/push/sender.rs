@@ -9,7 +9,6 @@ use relay_model::time::Timestamp;
 use uuid::Uuid;
 
 use super::content::PushContent;
-use super::counts::PushService;
 
 /// What a sender returns: it runs where the caller polls it.
 pub type PushFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -74,8 +73,8 @@ pub struct PushServices {
 /// What a dry run of a push service came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushCheck {
-    /// The service.
-    pub service: PushService,
+    /// Decides the service.
+    pub platform: PushPlatform,
     /// What to do, if it does not take the relay's credentials.
     pub result: Result<(), String>,
 }
@@ -98,13 +97,10 @@ impl PushServices {
     /// `relay doctor`.
     pub async fn check(&self) -> Vec<PushCheck> {
         let mut checks = Vec::new();
-        for (service, sender) in [
-            (PushService::Apns, &self.apns),
-            (PushService::Fcm, &self.fcm),
-        ] {
-            if let Some(sender) = sender {
+        for platform in [PushPlatform::Ios, PushPlatform::Android] {
+            if let Some(sender) = self.of(platform) {
                 let result = sender.check().await;
-                checks.push(PushCheck { service, result });
+                checks.push(PushCheck { platform, result });
             }
         }
         checks

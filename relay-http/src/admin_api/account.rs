@@ -3,8 +3,9 @@
 use actix_web::{HttpResponse, web};
 use relay_actors::socket::SocketState;
 use relay_actors::socket::lanes::LaneLoad;
-use relay_actors::{DeviceView, LastClose, LastRefusal, LeaseView, RouteView};
+use relay_actors::{DeviceView, LastClose, LastRefusal, LeaseView, PushView, RouteView};
 use relay_model::ids::{AccountId, ConnectionId, DeviceId, RelayInstanceId};
+use relay_model::push::{PushEnvironment, PushOutcome, PushPlatform};
 use relay_model::store::{DeviceStatus, DeviceType, KnownDevice, OfflineReason, PresenceEntry};
 use relay_model::time::Timestamp;
 use serde::Serialize;
@@ -67,8 +68,35 @@ struct AccountDevice {
     leases: Vec<Lease>,
     /// A part of the relay that knows more did not answer in time: numbers may be too low.
     silent: bool,
+    /// How it is woken; missing if it has no push token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Push, required = false)]
+    push: Option<Push>,
     /// What became of its presence, the newest first.
     history: Vec<Change>,
+}
+
+/// A push token, without the token.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Push {
+    /// `ios` or `android`: decides the service.
+    #[schema(value_type = String)]
+    platform: PushPlatform,
+    /// For iOS, `production` or `sandbox`, if the phone said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    environment: Option<PushEnvironment>,
+    /// When the phone last said that this is its token.
+    #[schema(schema_with = schemas::time)]
+    registered_at: Timestamp,
+    /// What became of the last push to it; missing before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    last_outcome: Option<PushOutcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time, required = false)]
+    last_outcome_at: Option<Timestamp>,
 }
 
 /// What the database has of a device.
@@ -227,8 +255,21 @@ impl From<DeviceView> for AccountDevice {
             pending_requests: view.pending,
             leases: view.leases.into_iter().map(Lease::from).collect(),
             silent: view.silent,
+            push: view.push.map(Push::from),
             history: view.history.into_iter().map(Change::from).collect(),
             registration: view.known.map(Registration::from),
+        }
+    }
+}
+
+impl From<PushView> for Push {
+    fn from(view: PushView) -> Self {
+        Self {
+            platform: view.platform,
+            environment: view.environment,
+            registered_at: view.registered_at,
+            last_outcome: view.last_outcome.map(|(outcome, _)| outcome),
+            last_outcome_at: view.last_outcome.map(|(_, at)| at),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod addresses;
 mod database;
 mod machine;
+mod push;
 mod secrets;
 
 use serde::Serialize;
@@ -100,6 +101,7 @@ pub(crate) async fn examine(configuration: &Configuration) -> Vec<Finding> {
     findings.extend(database::look(configuration).await);
     findings.extend(secrets::look(configuration).await);
     findings.extend(addresses::look(configuration).await);
+    findings.extend(push::look(configuration).await);
     findings.push(machine::open_files(&configuration.settings.limits));
     findings.extend(machine::disk_space(&configuration.settings.database));
     findings

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::account::{Account, ClientType, Device};
 use super::description::conforms;
+use super::leaks::note_output;
 use super::process::Relay;
 
 /// An answer of the HTTP API.
@@ -105,6 +106,9 @@ impl Relay {
         let answer = answer
             .await
             .unwrap_or_else(|error| panic!("{path}: {error}{}", self.evidence().tail()));
+        if answer.status >= 400 || path == "/metrics" {
+            note_output(&format!("{method} {path}: {}", answer.body));
+        }
         if let Err(problem) = conforms(&method, path, &answer) {
             panic!("{problem}{}", self.evidence().tail());
         }

@@ -6,6 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
 
 use super::DEADLINE;
+use super::leaks::note_output;
 
 /// Lines of the relay's log that a failure prints.
 const LOG_TAIL: usize = 40;
@@ -25,6 +26,7 @@ impl Evidence {
         tokio::spawn(async move {
             let mut read = BufReader::new(stderr).lines();
             while let Ok(Some(line)) = read.next_line().await {
+                note_output(&line);
                 sender.send_modify(|lines| lines.push(line));
             }
         });

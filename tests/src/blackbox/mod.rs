@@ -29,6 +29,7 @@ mod figures;
 mod footprint;
 mod frame;
 mod identity_provider;
+mod leaks;
 mod length;
 mod operator;
 mod process;

@@ -356,6 +356,20 @@ impl Relay {
         assert!(status.expect("sh runs").success(), "kill -{name}");
     }
 
+    /// Sends a signal until the relay takes it for the one that ends its drain at once (DR-4): those that
+    /// come shortly behind the first are the same wish.
+    ///
+    /// # Panics
+    /// When the relay does not within [`DEADLINE`].
+    pub async fn hurry(&self, name: &str) {
+        self.eventually("the second signal", async || {
+            self.signal(name).await;
+            let said = |line: &String| line.contains("a second signal: ending at once");
+            self.evidence.lines().iter().any(said)
+        })
+        .await;
+    }
+
     /// Lets its files grow again.
     ///
     /// # Panics

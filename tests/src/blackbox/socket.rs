@@ -20,6 +20,7 @@ use super::DEADLINE;
 use super::account::Device;
 use super::evidence::{Evidence, Transcript};
 use super::frame::Frame;
+use super::leaks::note_secret;
 use super::rpc::rpc_request;
 
 /// A connection of a device.
@@ -130,6 +131,9 @@ impl Socket {
     pub async fn register_with(&mut self, payload: Value) {
         self.send_register(payload).await;
         self.session = self.next().await;
+        if let Some(token) = self.session["resumeToken"].as_str() {
+            note_secret(token);
+        }
     }
 
     /// Sends `register` with this payload.

@@ -6,6 +6,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::leaks::note_secret;
 use super::process::SECRET;
 
 /// What a token says.
@@ -47,7 +48,10 @@ impl Claims {
     /// The token, signed with an algorithm of the HMAC family and `secret`.
     pub fn sign_as(&self, algorithm: Algorithm, secret: &str) -> String {
         let key = EncodingKey::from_secret(secret.as_bytes()).expect("a secret of any bytes");
-        encode(&Header::new(algorithm), self, &key).expect("claims of this type can be signed")
+        let token = encode(&Header::new(algorithm), self, &key);
+        let token = token.expect("claims of this type can be signed");
+        note_secret(&token);
+        token
     }
 }
 

@@ -312,3 +312,8 @@ pub fn limits(dice: &mut Dice) -> Limits {
     }
     limits
 }
+
+/// Whether the drain that ends a run is cut short.
+pub fn drain_is_hurried(dice: &mut Dice) -> bool {
+    dice.chance(50)
+}

@@ -295,17 +295,20 @@ impl World {
         self.log.note(What::Deserted);
     }
 
-    /// Stops the relay under its devices, who try to come back.
+    /// Drains the relay under its devices, who try to come back.
     async fn stop(&mut self) {
         self.log.note(What::StopBegan);
         self.calm = true;
-        let relay = self.relay.clone();
-        actix_rt::spawn(async move {
-            relay.hurry_drain();
-            relay.drained().await;
-        });
+        self.relay.drain("the plan");
         // A database that does not answer adds its deadline to that of the sockets.
-        let over = self.environment.elapsed() + Duration::from_secs(30);
+        let mut lasts = Duration::from_secs(30);
+        if plan::drain_is_hurried(&mut self.dice) {
+            self.relay.hurry_drain();
+        } else {
+            let limits = self.relay.limits();
+            lasts += limits.drain_timeout + limits.close_spread;
+        }
+        let over = self.environment.elapsed() + lasts;
         while self.environment.elapsed() < over {
             self.step(Some(over)).await;
         }

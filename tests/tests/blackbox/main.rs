@@ -13,6 +13,7 @@ mod command_line;
 mod connect_limit;
 mod crash;
 mod description;
+mod drain;
 mod error_codes;
 mod events;
 mod figures;

@@ -3,7 +3,7 @@
 mod senders;
 mod service;
 
-use relay_tests::blackbox::{Account, Device, Relay, Site};
+use relay_tests::blackbox::{Account, Device, OPERATOR_TOKEN, Relay, Site};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -345,4 +345,53 @@ async fn without_services_push_is_off() {
         let said = lines.iter().filter(|line| line.contains(service)).count();
         assert_eq!(said, 1, "{service}");
     }
+}
+
+/// Section 11, PUSH-1: `relay doctor` tells whether the services take the credentials, without waking
+/// anybody, and ends with 69 if one does not; what it prints has no secrets.
+#[tokio::test]
+async fn the_doctor_tries_the_services() {
+    let stage = Stage::new(&[]).await;
+    let examine = async || {
+        let mut command = stage.relay.site().command();
+        command.args(["doctor", "--listen", "127.0.0.1:0"]);
+        let output = command.output().await.unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8(printed).unwrap();
+        for secret in &stage.secrets {
+            assert!(!printed.contains(secret), "{printed}");
+        }
+        (output.status.code(), printed)
+    };
+    stage.apple.react([Reaction::apple(400, "BadDeviceToken")]);
+    let (code, printed) = examine().await;
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("ok    push to iOS"), "{printed}");
+    assert!(printed.contains("ok    push to Android"), "{printed}");
+
+    stage.apple.react([Reaction::apple(403, "InvalidProviderToken")]);
+    stage.google.react([Reaction::google(403, "SENDER_ID_MISMATCH")]);
+    let (code, printed) = examine().await;
+    assert_eq!(code, Some(69), "{printed}");
+    assert!(printed.contains("fail  push to iOS"), "{printed}");
+    assert!(printed.contains("push.apns.key_id"), "{printed}");
+    assert!(printed.contains("fail  push to Android"), "{printed}");
+}
+
+/// OP-9: the operator sees of each phone how it is woken and what became of the last push, but no token.
+#[tokio::test]
+async fn the_operator_sees_outcomes() {
+    let stage = Stage::new(&[("admin.token", OPERATOR_TOKEN)]).await;
+    let account = Account::new();
+    let phone = stage.phone(&account, "ios", "pushtoken-seen").await;
+    let view = stage.relay.view(&phone).await.unwrap();
+    assert_eq!(view["push"]["platform"], "ios");
+    assert_eq!(view["push"]["lastOutcome"], Value::Null, "{view}");
+    let desktop = stage.relay.desktop(&account).await;
+    let pushed = |view: &Value| view["push"]["lastOutcome"] == "delivered";
+    let view = stage.relay.view_when(&phone, "the outcome", pushed).await;
+    assert!(view["push"]["lastOutcomeAt"].is_string(), "{view}");
+    assert!(!view.to_string().contains("pushtoken"), "{view}");
+    let view = stage.relay.view(&desktop.device).await.unwrap();
+    assert_eq!(view["push"], Value::Null);
 }
