@@ -13,8 +13,8 @@ use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, Elsewhere, OfflineReason,
-    StoreError,
+    DeviceFilter, DeviceRow, DeviceStatus, DeviceStore, DeviceType, Elsewhere, Holder,
+    OfflineReason, StoreError,
 };
 use relay_model::time::Timestamp;
 use tokio::time::Instant;
@@ -493,14 +493,22 @@ impl Core {
     /// `None` if it is not waited for. After a start every such desktop is (PR-8); later those whose
     /// relay drains, stopped or was lost a short time ago, since they come to this one (DR-5).
     pub(crate) fn expected_until(&self, elsewhere: Option<Elsewhere>) -> Option<Instant> {
-        let Elsewhere { seen, live } = elsewhere?;
+        let Elsewhere { seen, holder } = elsewhere?;
         let (now, limits) = (Instant::now(), self.limits());
         let remembered = self.started_at.minus(limits.reconnect_grace);
         let after_start = (seen >= remembered).then(|| self.started + limits.startup_grace);
-        let after_leaving = (!live).then(|| {
-            let gone_for = self.environment.now().since(seen);
-            now + limits.startup_grace.saturating_sub(gone_for)
-        });
+        let after_leaving = match holder {
+            Holder::Live => None,
+            // It is let go at the end of that drain, which is taken to last as long as one of this relay.
+            Holder::Draining => {
+                let drain = limits.drain_timeout + limits.close_spread;
+                Some(now + drain + limits.startup_grace)
+            }
+            Holder::Gone => {
+                let gone_for = self.environment.now().since(seen);
+                Some(now + limits.startup_grace.saturating_sub(gone_for))
+            }
+        };
         after_start.max(after_leaving).filter(|until| *until > now)
     }
 }

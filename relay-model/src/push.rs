@@ -120,7 +120,7 @@ pub enum PushOutcome {
     Refused,
     /// It was tried until its time was over (PUSH-4).
     Expired,
-    /// It never left: the queue was full, its service is not configured, or the relay stopped.
+    /// It never left: the queue was full, a later one replaced it, or the relay stopped.
     Dropped,
     /// One attempt failed, and another one follows (PUSH-4).
     Retried,

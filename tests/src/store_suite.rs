@@ -17,7 +17,7 @@ use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId, RelayInstanceI
 use relay_model::limits::DEFAULT_PROTOCOL_FLOOR;
 use relay_model::store::{
     Asker, DesktopRegistration, DeviceFilter, DeviceRow, DeviceStanding, DeviceStatus, DeviceStore,
-    DeviceType, Elsewhere, HeartbeatWrite, OfflineReason, PhoneRegistration, PresenceWrite,
+    DeviceType, Elsewhere, HeartbeatWrite, Holder, OfflineReason, PhoneRegistration, PresenceWrite,
     RegistrationFacts, RegistrationOutcome,
 };
 use relay_model::time::Timestamp;
@@ -263,14 +263,22 @@ async fn elsewhere(store: &dyn DeviceStore, asker: Asker) -> Option<Elsewhere> {
 
 /// Another relay holds the device.
 fn held(seconds: u64) -> Option<Elsewhere> {
-    let (seen, live) = (at(seconds), true);
-    Some(Elsewhere { seen, live })
+    was_seen(seconds, Holder::Live)
 }
 
 /// Another relay held the device and owns it no more.
 fn left(seconds: u64) -> Option<Elsewhere> {
-    let (seen, live) = (at(seconds), false);
-    Some(Elsewhere { seen, live })
+    was_seen(seconds, Holder::Gone)
+}
+
+/// Another relay holds the device until its drain is over.
+fn leaving(seconds: u64) -> Option<Elsewhere> {
+    was_seen(seconds, Holder::Draining)
+}
+
+fn was_seen(seconds: u64, holder: Holder) -> Option<Elsewhere> {
+    let seen = at(seconds);
+    Some(Elsewhere { seen, holder })
 }
 
 /// REG-9, OP-8: the floor of a new database is 1, and the database answers.
@@ -848,16 +856,21 @@ pub async fn elsewhere_is_told_of_other_relays_only(subject: &dyn Subject) {
     assert_eq!(elsewhere(green, asker(GREEN, 53)).await, left(22));
     // Draining: it owns nothing, and its renewals still tell until when the device was connected.
     blue.mark_draining(BLUE, at(53), at(83)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 54)).await, left(22));
+    assert_eq!(elsewhere(green, asker(GREEN, 51)).await, leaving(22));
+    assert_eq!(elsewhere(green, asker(GREEN, 54)).await, left(22), "lapsed");
     blue.renew_instance(BLUE, at(55), at(85)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 56)).await, left(55));
+    assert_eq!(elsewhere(green, asker(GREEN, 56)).await, leaving(55));
+    // Also when a sweep has marked the row.
+    assert_eq!(green.sweep_lost(at(57)).await, Ok(1));
+    assert_eq!(elsewhere(green, asker(GREEN, 58)).await, leaving(55));
+    write(blue, online(DESKTOP, (BLUE, 1), 59)).await;
     // Released: the moment of the stop.
     blue.release_instance(BLUE, at(60)).await.unwrap();
     assert_eq!(elsewhere(green, asker(GREEN, 70)).await, left(60));
     // A late word under a draining relay: not live, whatever its lease says.
     write(blue, online(DESKTOP, (BLUE, 2), 61)).await;
     blue.renew_instance(BLUE, at(62), at(99)).await.unwrap();
-    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, left(62));
+    assert_eq!(elsewhere(green, asker(GREEN, 70)).await, leaving(62));
     // Its own relay saw it go.
     write(green, online(DESKTOP, (GREEN, 1), 80)).await;
     let closed = Some(OfflineReason::ReconnectTimeout);

@@ -7,7 +7,8 @@ use relay_actors::DrainPhase;
 use relay_actors::environment::Environment;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::{
-    CLOSE_SPREAD, DESKTOP_RECONNECT_GRACE, DRAIN_STALL_TOLERANCE, DRAIN_TIMEOUT, STOP_TIMEOUT,
+    CLOSE_SPREAD, DESKTOP_RECONNECT_GRACE, DRAIN_STALL_TOLERANCE, DRAIN_TIMEOUT, INSTANCE_RENEWAL,
+    STOP_TIMEOUT,
 };
 use relay_model::store::{Asker, DeviceRow, DeviceStatus, DeviceType, OfflineReason};
 use relay_tests::memory_store::MemoryStore;
@@ -369,4 +370,47 @@ async fn the_next_relay_expects_the_devices() {
     pass(DESKTOP_RECONNECT_GRACE + SECOND).await;
     assert_eq!(row(&new, account, id).await.status, DeviceStatus::Online);
     drop(desktop);
+}
+
+/// DR-5, PR-6: a database that was away when the drain began learns of it when it is back, and the devices
+/// of a long drain are expected to its end: nobody at the next relay is told "offline" meanwhile.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_long_drain_is_known_to_the_next_relay() {
+    let long = 20 * Duration::from_secs(60);
+    let store = MemoryStore::new();
+    let old = Run::on_store(store.clone(), |limits| limits.drain_timeout = long);
+    let new = Run::on_store(store.clone(), |limits| limits.drain_timeout = long);
+    pass(Duration::from_secs(3_600)).await;
+    let account = old.account();
+    let mut desktop = old.desktop(account).await;
+    let id = desktop.id;
+    let mut phone = old.phone(account, id).await;
+    phone.request("first").await;
+    desktop.next_request().await;
+    store.set_failing(true);
+    old.relay.drain("test");
+    pass(MOMENT).await;
+    store.set_failing(false);
+    pass(INSTANCE_RENEWAL + SECOND).await;
+    let visitor = new.phone_row(account).await;
+    let mut visitor = new
+        .connect(account, DeviceType::Mobile, visitor, Some(id))
+        .await;
+    visitor.register().await;
+    assert_eq!(visitor.next_status().await.0, "reconnecting");
+    let begun = Instant::now();
+    for number in 0.. {
+        visitor.hears_nothing_for(10 * SECOND).await;
+        if old.relay.drain_signal().phase() > DrainPhase::Draining {
+            break;
+        }
+        // Without work the drain would end.
+        phone.request(&format!("r{number}")).await;
+        desktop.next_request().await;
+        phone.receive_within(MOMENT).await;
+    }
+    assert!(begun.elapsed() > long - Duration::from_secs(60));
+    drop(desktop);
+    let _desktop = new.desktop_again(account, id).await;
+    assert_eq!(visitor.next_status().await.0, "online");
 }

@@ -123,6 +123,18 @@ impl StoreActor {
         self.write_quietly("renew this instance's lease", move |store| {
             store.renew_instance(instance, now, lease_until)
         });
+        if self.draining {
+            // Once more each time: the database may have been away when the drain began.
+            self.mark_draining();
+        }
+    }
+
+    fn mark_draining(&self) {
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits().instance_lease);
+        self.write_quietly("mark this instance as draining", move |store| {
+            store.mark_draining(instance, now, lease_until)
+        });
     }
 
     /// Corrects the rows of lost instances; behind a renewal, so that an instance whose own lease
@@ -368,11 +380,7 @@ impl Handler<MarkDraining> for StoreActor {
 
     fn handle(&mut self, _: MarkDraining, _: &mut Self::Context) {
         self.draining = true;
-        let (instance, now) = (self.core.instance, self.core.environment.now());
-        let lease_until = now.plus(self.core.limits().instance_lease);
-        self.write_quietly("mark this instance as draining", move |store| {
-            store.mark_draining(instance, now, lease_until)
-        });
+        self.mark_draining();
     }
 }
 

@@ -6,11 +6,10 @@ use super::columns::{StoredMoment, StoredUuid};
 use super::pool::{Pool, query};
 use super::schema::{devices, relay_instances};
 use super::{
-    Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, Elsewhere, KnownDevice,
+    Asker, DeviceFilter, DeviceRow, DeviceStatus, DeviceType, Elsewhere, Holder, KnownDevice,
     OfflineReason, StoreError,
 };
 use crate::ids::{AccountId, DeviceId, RelayInstanceId};
-use crate::time::Timestamp;
 
 /// The columns of a device that are shown.
 #[derive(Queryable, Selectable)]
@@ -50,13 +49,6 @@ pub(super) struct HolderColumns {
     pub(super) lease_until: StoredMoment,
 }
 
-impl HolderColumns {
-    /// Whether it still owns its devices at `now` (PR-6).
-    fn is_live(self, now: Timestamp) -> bool {
-        !self.draining && self.lease_until.0 >= now
-    }
-}
-
 impl PresenceColumns {
     /// See [`DeviceRow::elsewhere`].
     pub(super) fn elsewhere(
@@ -68,25 +60,22 @@ impl PresenceColumns {
         if instance == asker.instance {
             return None;
         }
-        let live = holder.is_some_and(|holder| holder.is_live(asker.now));
-        match (self.status, self.offline_reason) {
-            (DeviceStatus::Online | DeviceStatus::Reconnecting, _) => {
-                let seen = if live {
-                    asker.now
-                } else {
-                    self.last_known(holder.map(|holder| holder.renewed_at)).0
-                };
-                Some(Elsewhere { seen, live })
-            }
+        let renewed_at = holder.map(|holder| holder.renewed_at);
+        let holder = holder.map_or(Holder::Gone, |holder| {
+            Holder::of(holder.draining, holder.lease_until.0, asker.now)
+        });
+        let seen = match (self.status, self.offline_reason) {
+            (DeviceStatus::Online | DeviceStatus::Reconnecting, _) => match holder {
+                Holder::Live => asker.now,
+                Holder::Draining | Holder::Gone => self.last_known(renewed_at).0,
+            },
             (
                 DeviceStatus::Offline,
                 Some(OfflineReason::RelayStopped | OfflineReason::RelayLost),
-            ) => self.last_seen.map(|moment| Elsewhere {
-                seen: moment.0,
-                live: false,
-            }),
-            (DeviceStatus::Offline, _) => None,
-        }
+            ) => self.last_seen?.0,
+            (DeviceStatus::Offline, _) => return None,
+        };
+        Some(Elsewhere { seen, holder })
     }
 
     /// When the relay that held this row last knew it connected, as far as it had time to say: by

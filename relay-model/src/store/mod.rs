@@ -164,8 +164,31 @@ pub struct Elsewhere {
     /// the last renewal of one that drains or has lapsed, and `last_seen` once a stop or a sweep has
     /// marked the row (`relay_stopped`, `relay_lost`).
     pub seen: Timestamp,
-    /// Whether it still owns the device: it neither drains, nor has lapsed or stopped (PR-6).
-    pub live: bool,
+    /// What that instance is now.
+    pub holder: Holder,
+}
+
+/// What the relay is that holds, or held, a device (PR-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// It owns the device.
+    Live,
+    /// It owns nothing any more, and its devices may be connected to it until its drain is over.
+    Draining,
+    /// It has lapsed or stopped.
+    Gone,
+}
+
+impl Holder {
+    /// Of an instance with these columns in its row, at `now`.
+    pub fn of(draining: bool, lease_until: Timestamp, now: Timestamp) -> Self {
+        match draining {
+            false if lease_until >= now => Self::Live,
+            // A stop ends the lease at its own moment.
+            true if lease_until > now => Self::Draining,
+            false | true => Self::Gone,
+        }
+    }
 }
 
 /// Who asks, and when: the relay instance whose own rows are not "elsewhere".

@@ -12,7 +12,7 @@ use relay_model::limits::{DEFAULT_PROTOCOL_FLOOR, INSTANCE_RETENTION};
 use relay_model::push::{NewPushToken, PushTokenRow};
 use relay_model::store::{
     Asker, ChangedDevice, DesktopRegistration, DeviceChange, DeviceFilter, DeviceRow,
-    DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite,
+    DeviceStanding, DeviceStatus, DeviceType, Elsewhere, ForgottenDevice, HeartbeatWrite, Holder,
     KnownDevice, OfflineReason, PhoneRegistration, PresenceEntry, PresenceWrite, RegistrationFacts,
     RegistrationOutcome, StoredApiKey, TargetFacts,
 };
@@ -80,7 +80,7 @@ impl Default for Tables {
 
 impl Instance {
     fn is_live(self, now: Timestamp) -> bool {
-        !self.draining && self.lease_until >= now
+        Holder::of(self.draining, self.lease_until, now) == Holder::Live
     }
 }
 
@@ -112,26 +112,23 @@ impl Device {
         instances: &BTreeMap<RelayInstanceId, Instance>,
         asker: Asker,
     ) -> Option<Elsewhere> {
-        let (holder, _) = self.holder?;
-        if holder == asker.instance {
+        let (instance, _) = self.holder?;
+        if instance == asker.instance {
             return None;
         }
-        if self.row.status != DeviceStatus::Offline {
-            let live = self.is_held_live(instances, asker.now);
-            let seen = if live {
-                asker.now
-            } else {
-                self.last_known(instances)
-            };
-            return Some(Elsewhere { seen, live });
-        }
-        match self.row.offline_reason {
-            Some(OfflineReason::RelayStopped | OfflineReason::RelayLost) => self
-                .row
-                .last_seen
-                .map(|seen| Elsewhere { seen, live: false }),
-            _ => None,
-        }
+        let holder = instances.get(&instance).map_or(Holder::Gone, |instance| {
+            Holder::of(instance.draining, instance.lease_until, asker.now)
+        });
+        let seen = match (self.row.status, self.row.offline_reason) {
+            (
+                DeviceStatus::Offline,
+                Some(OfflineReason::RelayStopped | OfflineReason::RelayLost),
+            ) => self.row.last_seen?,
+            (DeviceStatus::Offline, _) => return None,
+            _ if holder == Holder::Live => asker.now,
+            _ => self.last_known(instances),
+        };
+        Some(Elsewhere { seen, holder })
     }
 
     /// The row's time if it is changed at `now`: later than that of the change before.

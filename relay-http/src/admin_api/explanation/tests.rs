@@ -51,6 +51,7 @@ fn view() -> DeviceView {
         leases: Vec::new(),
         silent: false,
         outcomes: DeviceOutcomes::default(),
+        push: None,
         history: Vec::new(),
     }
 }

@@ -69,7 +69,7 @@ impl Facts<'_> {
     /// An `error` frame came: the refusal of a registration (REG-4).
     pub(super) fn error(&mut self, number: ConnectionNo, code: &str, findings: &mut Findings) {
         let (now, bad_weather_until) = (self.now, self.bad_weather_until);
-        let in_doubt = self.session_in_doubt(number);
+        let (in_doubt, stopping) = (self.session_in_doubt(number), self.stopping);
         let connection = &mut self.connections[number.0];
         if code == "registrationRequired" && connection.released_at == now {
             // It was sent behind a registration that was just refused.
@@ -88,6 +88,7 @@ impl Facts<'_> {
                     device.session.is_some() && checking.resume == device.session && !in_doubt;
                 checking.resume.is_some() && !resumable
             }
+            ("relayDraining", Some(_)) => stopping,
             ("desktopForgotten", Some(checking)) => {
                 connection.refused_forgotten = true;
                 // It may have been a route for a moment, and have replaced another one.

@@ -369,8 +369,12 @@ async fn the_doctor_tries_the_services() {
     assert!(printed.contains("ok    push to iOS"), "{printed}");
     assert!(printed.contains("ok    push to Android"), "{printed}");
 
-    stage.apple.react([Reaction::apple(403, "InvalidProviderToken")]);
-    stage.google.react([Reaction::google(403, "SENDER_ID_MISMATCH")]);
+    stage
+        .apple
+        .react([Reaction::apple(403, "InvalidProviderToken")]);
+    stage
+        .google
+        .react([Reaction::google(403, "SENDER_ID_MISMATCH")]);
     let (code, printed) = examine().await;
     assert_eq!(code, Some(69), "{printed}");
     assert!(printed.contains("fail  push to iOS"), "{printed}");
