@@ -19,6 +19,7 @@ mod logging;
 mod open_files;
 pub mod push;
 pub mod refusal;
+mod reload;
 pub mod serve;
 pub mod server;
 mod socket_options;

@@ -22,13 +22,14 @@ use crate::admin_api::AdminApi;
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
 use crate::configuration::{
-    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource,
+    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource, Sources,
 };
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
 use crate::push::{self, PushError};
+use crate::reload::Reloader;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
 use crate::traces::{Traces, TracesError};
@@ -120,21 +121,22 @@ impl ServeError {
     }
 }
 
-/// Runs the relay until a signal ends it.
+/// Runs the relay until a signal ends it. `sources` are those of `configuration`, for when it is read
+/// again (OP-4).
 ///
 /// # Errors
 /// When it cannot start, or its server fails.
-pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
+pub fn serve(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
     raise_file_limit();
     let system = System::new();
-    let outcome = system.block_on(run(configuration));
+    let outcome = system.block_on(run(configuration, sources));
     // Whoever drops a runtime waits for its blocking threads, and one of them may be in a call that a
     // database never answers. What had to be written has been, or its time is up; the process ends.
     std::mem::forget(system);
     outcome
 }
 
-async fn run(configuration: &Configuration) -> Result<(), ServeError> {
+async fn run(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
     let Settings {
         listen,
         admin_listen,
@@ -144,6 +146,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         ..
     } = configuration.settings;
     let mut ends = EndSignals::new().map_err(ServeError::Signals)?;
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     outlive_file_limits().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
@@ -160,7 +163,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let tokens = UserTokens::new(
         configuration.settings.claim_rules(),
         secret.as_ref(),
-        public_keys,
+        public_keys.clone(),
         Arc::clone(&environment),
     )
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
@@ -216,9 +219,13 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     };
     let beside_devices = admin_server.is_none();
     let acceptor = relay.clone();
-    let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
-        acceptor.accept(origin, transport, early);
-    })
+    let door = UpgradeDoor::new(
+        authenticator,
+        relay.live_limits(),
+        move |origin, transport, early| {
+            acceptor.accept(origin, transport, early);
+        },
+    )
     .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone())
@@ -237,6 +244,13 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     // It answers to the last: whoever follows the end of the process asks there. It ends with it.
     let mut admin_running = admin_server.map(actix_rt::spawn);
     actix_rt::spawn(logging::report_held_back_lines());
+    let reloader = Reloader {
+        sources,
+        running: configuration.settings.clone(),
+        relay: relay.clone(),
+        public_keys,
+    };
+    actix_rt::spawn(reloader.run(hangups));
 
     tracing::info!(
         listen = %address,

@@ -64,7 +64,7 @@ pub fn start<S: StartConnection>(
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
     let entrance = Entrance::new(
-        door.limits(),
+        &door.limits().load(),
         Arc::clone(door.proxies()),
         Arc::clone(door.metrics()),
     );
@@ -140,7 +140,7 @@ pub fn service<T: Movable, S: StartConnection>(
         http_timeout,
         close_timeout,
         ..
-    } = *door.limits();
+    } = **door.limits().load();
     let origins = Arc::clone(door.origins());
     let observer = CallObserver {
         metrics: Arc::clone(door.metrics()),

@@ -19,6 +19,9 @@ use crate::client_address::TrustedProxiesError;
 /// token may not be shorter either.
 pub const MIN_SECRET_BYTES: usize = 32;
 
+/// The settings that a running relay reads again (OP-4).
+const RELOADED_SETTINGS: &[(&str, &str)] = &[("telemetry", "log_level")];
+
 /// What a key of yes or no takes.
 const TRUE_OR_FALSE: &str = "true or false";
 
@@ -405,6 +408,26 @@ impl Key {
         matches!(self, Self::Setting(SettingKey { secret: true, .. }))
     }
 
+    /// Whether a running relay keeps the value that it was started with (OP-4).
+    pub fn needs_restart(self) -> bool {
+        match self {
+            Self::Limit(key) => key.needs_restart,
+            Self::Setting(key) => !RELOADED_SETTINGS.contains(&(key.section, key.name)),
+        }
+    }
+
+    /// Whether it has another value in `other` than in `settings`; also of a secret, of which nothing
+    /// can be shown.
+    pub fn differs(self, settings: &Settings, other: &Settings) -> bool {
+        let secret = match self.path().as_str() {
+            "auth.hs256_secret" => settings.hs256_secret != other.hs256_secret,
+            "admin.token" => settings.admin_token != other.admin_token,
+            "database.url" => settings.database != other.database,
+            _ => false,
+        };
+        secret || self.show(settings) != self.show(other)
+    }
+
     /// Its value as it would be written, secrets masked; `None` if it is not set.
     pub fn show(self, settings: &Settings) -> Option<String> {
         match self {
@@ -487,6 +510,50 @@ mod tests {
                 assert_eq!(key.set(&mut settings, &shown), Ok(()), "{}", key.path());
                 assert_eq!(settings, defaults, "{}", key.path());
             }
+        }
+    }
+
+    /// OP-4: every change is noticed, of secrets too.
+    #[test]
+    fn changes_are_noticed() {
+        let before = Settings::default();
+        for (path, one, other) in [
+            (
+                "auth.hs256_secret",
+                "0123456789abcdef0123456789abcdef",
+                "0123456789abcdef0123456789abcdeX",
+            ),
+            (
+                "admin.token",
+                "0123456789abcdef0123456789abcdef",
+                "0123456789abcdef0123456789abcdeX",
+            ),
+            (
+                "database.url",
+                "postgres://relay:one@db/relay",
+                "postgres://relay:two@db/relay",
+            ),
+            (
+                "auth.jwks_url",
+                "https://login.example/one",
+                "https://login.example/two",
+            ),
+            (
+                "telemetry.otlp_endpoint",
+                "https://traces.example/one",
+                "https://traces.example/two",
+            ),
+            ("limits.http_body", "2KiB", "3KiB"),
+        ] {
+            let key = Key::find(path).unwrap();
+            let set = |text| {
+                let mut settings = before.clone();
+                key.set(&mut settings, text).unwrap();
+                settings
+            };
+            assert!(key.differs(&set(one), &set(other)), "{path}");
+            assert!(key.differs(&before, &set(other)), "{path}");
+            assert!(!key.differs(&set(one), &set(one)), "{path}");
         }
     }
 

@@ -136,9 +136,9 @@ pub struct FlagValue {
     pub value: String,
 }
 
-/// What the layers above the defaults are read from. The process environment is passed in, so that
-/// tests need not touch it.
-#[derive(Debug, Default)]
+/// What the layers above the defaults are read from, once or again. The process environment is passed
+/// in, so that tests need not touch it.
+#[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// A file that must exist.
     pub file: Option<PathBuf>,

@@ -37,6 +37,7 @@ pub enum PublicKeysError {
 pub struct PublicKeys {
     published: watch::Receiver<Published>,
     wanted: Arc<Notify>,
+    ordered: Arc<Notify>,
     pace: Pace,
 }
 
@@ -129,11 +130,13 @@ impl PublicKeys {
     ) -> Self {
         let (publisher, published) = watch::channel(first);
         let wanted = Arc::new(Notify::new());
+        let ordered = Arc::new(Notify::new());
         let reader = Reader {
             source,
             from,
             publisher,
             wanted: Arc::clone(&wanted),
+            ordered: Arc::clone(&ordered),
             pace,
             limits: limits.clone(),
         };
@@ -141,8 +144,15 @@ impl PublicKeys {
         Self {
             published,
             wanted,
+            ordered,
             pace,
         }
+    }
+
+    /// Has the keys read again at once, however short a time ago that was: an operator asks (OP-4). Keys
+    /// that cannot be used are refused with a log line, and those in force stay.
+    pub(crate) fn reload(&self) {
+        self.ordered.notify_one();
     }
 
     /// Looks at the keys; waits for nobody.
@@ -178,7 +188,10 @@ struct Reader<S> {
     /// Its name in the log.
     from: String,
     publisher: watch::Sender<Published>,
+    /// Tokens with unknown keys ask.
     wanted: Arc<Notify>,
+    /// An operator asks.
+    ordered: Arc<Notify>,
     pace: Pace,
     limits: Limits,
 }
@@ -190,6 +203,7 @@ impl<S: KeySource> Reader<S> {
             let due = reloads.due(self.pace).unwrap_or_else(Instant::now);
             tokio::select! {
                 () = self.publisher.closed() => return,
+                () = self.ordered.notified() => self.source.reject(),
                 () = self.wanted.notified() => {
                     // Asked for before the reading that has just ended.
                     if !reloads.may_begin(self.pace, Instant::now()) {
