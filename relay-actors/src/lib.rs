@@ -29,8 +29,9 @@ pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
 pub use live_limits::LiveLimits;
-pub use operators::{DeviceView, LeaseView, Overview, PairTotals, RouteView, Unanswered};
+pub use operators::{DeviceView, LeaseView, Overview, RouteView, Unanswered};
 pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
+pub use registry::tally::PairTotals;
 pub use registry::{HeldLease, PairCounts, PairState};
 pub use relay::{ConnectionOrigin, Relay, RelayState, Telemetry};
 pub use store::StoreState;

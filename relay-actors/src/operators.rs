@@ -6,21 +6,19 @@ use std::future::Future;
 use std::time::Duration;
 
 use actix::MailboxError;
-use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
-use futures_util::stream::FuturesUnordered;
 use indexmap::IndexMap;
 use relay_model::ids::{AccountId, ConnectionGeneration, ConnectionId, DeviceId};
 use relay_model::limits::{OPERATOR_ANSWER_TIMEOUT, SHOWN_PRESENCE_CHANGES};
-use relay_model::store::{
-    DeviceStatus, DeviceType, KnownDevice, OfflineReason, PresenceEntry, StoreError,
-};
+use relay_model::store::{DeviceStatus, KnownDevice, OfflineReason, PresenceEntry, StoreError};
 use relay_model::time::Timestamp;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::directory::{ListPairs, LiveAccount, LiveDevice, ReadAccount};
+use crate::mailbox::post;
 use crate::outcomes::{CountRefusals, DeviceOutcomes, ReadOutcomes};
-use crate::registry::{HeldLease, PairDetails, ReadPairDetails, ReadPairState};
+use crate::registry::tally::{PairTotals, Tally};
+use crate::registry::{AddUp, HeldLease, PairDetails, ReadPairDetails};
 use crate::relay::{Relay, RelayState, store_is_gone};
 use crate::socket::SocketState;
 use crate::socket::messages::ReadSocketState;
@@ -57,17 +55,6 @@ pub struct Overview {
     pub refusals: BTreeMap<&'static str, u64>,
     /// Devices whose last close or refusal is remembered.
     pub remembered_devices: usize,
-}
-
-/// What all pairs hold together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PairTotals {
-    /// Requests without a final answer.
-    pub pending: usize,
-    /// Leases.
-    pub leases: usize,
-    /// Pairs that did not answer and are not counted.
-    pub silent: usize,
 }
 
 /// A device of an account, as its operator sees it.
@@ -133,18 +120,17 @@ impl Relay {
             Ok((state, closes, refusals, pairs))
         };
         let (state, closes, refusals, pairs) = in_time(asked).await?;
-        let asked = pairs.iter().map(|pair| pair.send(ReadPairState));
-        let (answers, silent) = gather(asked).await;
+        let (tally, shares) = Tally::of(pairs.len());
+        for (pair, share) in pairs.iter().zip(shares) {
+            post(pair, AddUp(share));
+        }
+        let pairs = tally.wait(OPERATOR_ANSWER_TIMEOUT).await;
         let core = self.core();
         Ok(Overview {
             started_at: core.started_at,
             now: core.environment.now(),
             state,
-            pairs: PairTotals {
-                pending: answers.iter().map(|pair| pair.pending).sum(),
-                leases: answers.iter().map(|pair| pair.leases).sum(),
-                silent,
-            },
+            pairs,
             closes,
             refusals: refusals.by_code,
             remembered_devices: refusals.remembered_devices,
@@ -282,34 +268,27 @@ impl DeviceView {
     }
 
     fn of_row(known: KnownDevice) -> Self {
+        let row = &known.row;
         // A row begins as offline; only a connection has ever made it anything.
-        let was_connected = known.row.last_seen.is_some();
+        let was_connected = row.last_seen.is_some();
         Self {
-            status: known.row.status,
-            offline_reason: known.row.offline_reason,
+            status: row.status,
+            offline_reason: row.offline_reason,
             since: was_connected.then_some(known.status_at),
-            ..Self::of_nobody(known.row.id)
+            ..Self::of_nobody(row.id)
         }
         .with_row(known)
     }
 
-    fn with_row(self, known: KnownDevice) -> Self {
-        Self {
-            known: Some(known),
-            ..self
-        }
+    fn with_row(mut self, known: KnownDevice) -> Self {
+        self.known = Some(known);
+        self
     }
 
     fn take_presence(&mut self, live: &LiveDevice) {
         self.status = live.status;
         self.offline_reason = live.reason;
         self.since = Some(live.since);
-    }
-
-    /// Whether it is a phone, as far as that is known.
-    pub fn is_phone(&self) -> bool {
-        let known = self.known.as_ref();
-        known.is_some_and(|known| known.row.device_type == DeviceType::Mobile)
     }
 }
 
@@ -322,44 +301,11 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, MailboxError>>) -> Res
     }
 }
 
-/// The answers that come in time, and how many do not. One that is gone holds nothing and is neither.
-async fn gather<T>(
-    asked: impl Iterator<Item = impl Future<Output = Result<T, MailboxError>>>,
-) -> (Vec<T>, usize) {
-    let mut waiting: FuturesUnordered<_> = asked.collect();
-    let mut answers = Vec::with_capacity(waiting.len());
-    let deadline = Instant::now() + OPERATOR_ANSWER_TIMEOUT;
-    while let Ok(Some(answer)) = timeout_at(deadline, waiting.next()).await {
-        answers.extend(answer.ok());
-    }
-    (answers, waiting.len())
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
 
     use super::*;
-
-    /// OP-9: one that hangs costs the others nothing, and is counted.
-    #[tokio::test(start_paused = true)]
-    async fn the_silent_are_counted() {
-        type Asked = futures_util::future::BoxFuture<'static, Result<u32, MailboxError>>;
-        let asked: Vec<Asked> = vec![
-            Box::pin(ready(Ok(1))),
-            Box::pin(pending()),
-            Box::pin(ready(Err(MailboxError::Closed))),
-            Box::pin(async {
-                tokio::time::sleep(OPERATOR_ANSWER_TIMEOUT / 2).await;
-                Ok(2)
-            }),
-        ];
-        let begun = Instant::now();
-        let (mut answers, silent) = gather(asked.into_iter()).await;
-        answers.sort_unstable();
-        assert_eq!((answers, silent), (vec![1, 2], 1));
-        assert_eq!(begun.elapsed(), OPERATOR_ANSWER_TIMEOUT);
-    }
 
     /// OP-9: a relay that hangs says so in time.
     #[tokio::test(start_paused = true)]

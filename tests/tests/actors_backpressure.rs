@@ -51,11 +51,7 @@ async fn a_socket_tells_what_it_holds() {
             break;
         };
         assert!(held.event.messages <= 50, "{held:?}");
-        assert_eq!(
-            held.event.bytes > 0,
-            held.stalled_since.is_some(),
-            "{held:?}"
-        );
+        assert_eq!(held.event.bytes > 0, held.stalled_for.is_some(), "{held:?}");
         assert_eq!(
             held.rpc.messages + held.control.messages + held.snapshots.messages,
             0

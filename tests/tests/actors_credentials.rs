@@ -256,6 +256,31 @@ async fn a_revoked_key_closes_its_sockets() {
     assert_eq!(run.state().await.key_sockets, 0);
 }
 
+/// SES-6, PR-2, SES-1: a desktop whose key is revoked has its grace and keeps its session, so that a key can
+/// be replaced without a false "offline".
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_desktop_comes_back_with_another_key() {
+    let run = Run::start();
+    let account = run.account();
+    let old = api_key(&run, account, "rpc", None).await;
+    let id = run.desktop_row(account).await;
+    let mut desktop = registered(&run, old.credentials, account, DeviceType::Desktop, id).await;
+    let mut phone = run.phone(account, id).await;
+    let resume = desktop.resume();
+    assert_eq!(run.relay.revoke_api_key(account, old.id).await, Ok(true));
+    assert_eq!(desktop.next_close().await, 4401);
+    assert_eq!(phone.next_status().await.0, "reconnecting");
+    let new = api_key(&run, account, "rpc", None).await;
+    let kind = DeviceType::Desktop;
+    let mut back = run
+        .connect_with(new.credentials, account, kind, id, None)
+        .await;
+    back.register_with(resume).await;
+    assert_eq!(back.session["type"], "resumed");
+    assert_eq!(phone.next_status().await.0, "online");
+    phone.hears_nothing_for(MOMENT).await;
+}
+
 /// SES-6: a revocation by another process, and one that the database hides for a while, is acted on
 /// within 5 s of when it can be known.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]

@@ -135,8 +135,6 @@ impl DrainActor {
         }
         let limits = self.core.limits();
         let (interval, patience) = (limits.drain_look_interval, limits.drain_stall_tolerance);
-        // Long ago, if the process is that young.
-        let patience = now.checked_sub(patience).unwrap_or(self.core.started);
         let measured = tokio::time::timeout_at(deadline, self.workers.clone().measure(patience));
         let measured = measured.into_actor(self).map(move |work, actor, ctx| {
             match work {

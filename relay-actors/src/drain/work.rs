@@ -1,8 +1,9 @@
 //! What a drain still waits for, asked from those who have it (DR-2).
 
+use std::time::Duration;
+
 use actix::{Addr, MailboxError};
 use futures_util::future::join_all;
-use tokio::time::Instant;
 
 use super::DrainWork;
 use crate::directory::{Busy, DirectoryActor, FindBusy};
@@ -20,12 +21,12 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Asks everybody. Frames for a peer that has taken nothing since `patience` do not count: nobody
+    /// Asks everybody. Frames for a peer that has taken nothing for `patience` do not count: nobody
     /// waits for whoever does not read. Who is gone has nothing left to do.
     ///
     /// # Errors
     /// When the directory or the store is gone, and the process with it.
-    pub(super) async fn measure(self, patience: Instant) -> Result<DrainWork, MailboxError> {
+    pub(super) async fn measure(self, patience: Duration) -> Result<DrainWork, MailboxError> {
         let Busy {
             registries,
             sockets,
@@ -37,8 +38,8 @@ impl Workers {
             .map(|socket| socket.address().send(ReadSocketState));
         let reading = join_all(loads).await.into_iter().flatten();
         let reading = reading.filter(|socket| {
-            let stalled = socket.stalled_since;
-            stalled.is_none_or(|since| since > patience)
+            let stalled = socket.stalled_for;
+            stalled.is_none_or(|stalled| stalled < patience)
         });
         // A relay without it pushes nothing any more.
         let push = self.push.send(ReadPushState).await.unwrap_or_default();

@@ -384,6 +384,15 @@ impl Actor for PushActor {
     }
 }
 
+/// A relay that cannot push is worth more than none (PUSH-1), but somebody has to know.
+impl Drop for PushActor {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("PushActor panicked; nothing is pushed until the relay is restarted");
+        }
+    }
+}
+
 impl Handler<DesktopRegistered> for PushActor {
     type Result = ();
 

@@ -9,6 +9,7 @@ use relay_model::wire::OutgoingText;
 use relay_model::wire::timeline::snapshot::Snapshot;
 use tokio::time::{Duration, Instant};
 
+use super::tally::TallyShare;
 use crate::socket::SocketHandle;
 use crate::socket::inbound_room::InboundPermit;
 use crate::traces::OpenTrace;
@@ -180,6 +181,12 @@ pub struct PairState {
     /// What was counted since the pair began.
     pub counts: PairCounts,
 }
+
+/// Has the registry add what it holds to a sum; from whoever shows what all pairs hold, one a question and
+/// pair.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct AddUp(pub(crate) TallyShare);
 
 /// Asks what exactly a pair holds; from whoever shows an account to its operator.
 #[derive(Message)]

@@ -4,6 +4,7 @@
 mod leases;
 mod messages;
 mod pending;
+pub(crate) mod tally;
 mod timeline;
 pub(crate) mod timeline_numbers;
 
@@ -543,5 +544,13 @@ impl Handler<ReadPairDetails> for RegistryActor {
             pending: self.pending.by_phone(),
             leases: self.leases.held(Instant::now()),
         })
+    }
+}
+
+impl Handler<AddUp> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, AddUp(share): AddUp, _: &mut Self::Context) {
+        share.add(self.pending.len(), self.leases.len());
     }
 }

@@ -54,7 +54,12 @@ impl SocketActor {
 
     /// One line a close: which side, and why (OP-5). It is counted with the same words (OP-6), and
     /// remembered beyond the log (OP-9).
-    fn log_close(&self, reason: EndReason, code: Option<u16>, detail: Option<&dyn Display>) {
+    pub(super) fn log_close(
+        &self,
+        reason: EndReason,
+        code: Option<u16>,
+        detail: Option<&dyn Display>,
+    ) {
         self.core()
             .metrics
             .closed(code, reason.side(), reason.as_str());
@@ -75,7 +80,7 @@ impl SocketActor {
     }
 
     /// Leaves behind how the device's connection ended, also if it never got as far as to register.
-    pub(super) fn remember_close(&self, reason: EndReason, code: Option<u16>) {
+    fn remember_close(&self, reason: EndReason, code: Option<u16>) {
         let registered = self.registered().map(|registered| registered.device);
         let Some(device) = registered.or_else(|| self.claimed_device()) else {
             return;

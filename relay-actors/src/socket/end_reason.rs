@@ -149,7 +149,7 @@ impl CloseReason {
             }
             Self::Congested | Self::Stalled => {
                 "It reconnects by itself. If this repeats, its network is too slow, or the app hangs; \
-                 the limits are those of limits.*_lane_* and limits.write_stall_timeout."
+                 the limits are limits.rpc_lane_bytes, limits.event_lane_bytes and limits.write_stall_timeout."
             }
             Self::MemoryCeiling => {
                 "It reconnects by itself. Find out who is slow (GET /admin/state), or raise \

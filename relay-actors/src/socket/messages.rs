@@ -7,7 +7,6 @@ use std::time::Duration;
 use actix::Message;
 use relay_model::wire::OutgoingText;
 use relay_model::wire::codes::{CloseCode, ErrorCode};
-use tokio::time::Instant;
 
 use super::inbound_room::InboundPermit;
 use super::lanes::{LaneLoad, Permit};
@@ -84,8 +83,8 @@ pub struct SocketState {
     pub inbound: LaneLoad,
     /// Bytes of a message that the peer has not finished.
     pub unfinished: usize,
-    /// Since when the peer takes nothing although something waits (TR-10).
-    pub stalled_since: Option<Instant>,
+    /// How long the peer has taken nothing although something waits (TR-10).
+    pub stalled_for: Option<Duration>,
     /// How long the peer took to answer the last ping that it answered.
     pub round_trip: Option<Duration>,
     /// How long ago its last frame came.

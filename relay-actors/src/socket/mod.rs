@@ -414,7 +414,7 @@ impl Actor for SocketActor {
 impl Drop for SocketActor {
     fn drop(&mut self) {
         if !self.detached && std::thread::panicking() {
-            self.remember_close(EndReason::SocketFailed, None);
+            self.log_close(EndReason::SocketFailed, None, None);
         }
         if let Some(key) = self.api_key() {
             let connection = self.connection;
@@ -480,7 +480,7 @@ impl Handler<ReadSocketState> for SocketActor {
             timeline,
             inbound: self.inbound.load(),
             unfinished: self.link.unfinished().unwrap_or_default(),
-            stalled_since: self.link.stalled_since(),
+            stalled_for: self.link.stalled_since().map(|since| since.elapsed()),
             round_trip: self.watchdog.round_trip(),
             silent_for: self.watchdog.silence(Instant::now()),
             peer: self.origin.peer,

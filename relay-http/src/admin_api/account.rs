@@ -290,7 +290,7 @@ impl From<SocketState> for ConnectionState {
             peer: state.peer.map(|peer| peer.to_string()),
             round_trip_ms: state.round_trip.map(|took| took.as_secs_f64() * 1_000.0),
             last_frame_ms: millis(state.silent_for),
-            stalled: state.stalled_since.is_some(),
+            stalled: state.stalled_for.is_some(),
             control: state.control.into(),
             rpc: state.rpc.into(),
             events: state.event.into(),

@@ -2,6 +2,7 @@
 //! and what it should do. They take the operator token, and are there only if one is configured.
 
 mod account;
+mod drain;
 mod explanation;
 mod openapi;
 mod operator;
@@ -15,6 +16,7 @@ use crate::configuration::Secret;
 use crate::endpoint::Endpoint;
 use operator::OperatorToken;
 
+pub(crate) use drain::Drain;
 pub use explanation::{offline_reason, refusal};
 pub use openapi::description;
 pub use operator::OperatorError;
@@ -47,6 +49,7 @@ impl AdminApi {
 /// Every path that the API serves. A test holds it against the description.
 fn endpoints() -> Vec<Endpoint> {
     vec![
+        Endpoint::at("/admin/drain").post(drain::begin),
         Endpoint::at("/admin/state").get(state::read),
         Endpoint::at("/admin/accounts/{id}").get(account::read),
         Endpoint::at("/admin/policy")

@@ -10,7 +10,7 @@ use utoipa::openapi::{Components, OpenApi as Document};
 use utoipa::{Modify, OpenApi};
 
 use super::operator::Operator;
-use super::{account, policy, state};
+use super::{account, drain, policy, state};
 use crate::device_api::openapi::CommonRefusals;
 use crate::refusal::{Problem, Requirement};
 
@@ -22,7 +22,7 @@ use crate::refusal::{Problem, Requirement};
             served on server.admin_listen if that is set, else beside the device API.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    paths(state::read, account::read, policy::read, policy::change, serve),
+    paths(drain::begin, state::read, account::read, policy::read, policy::change, serve),
     components(responses(Problem), schemas(Requirement)),
     modifiers(&Credentials, &CommonRefusals),
 )]

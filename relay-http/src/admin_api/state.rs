@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::AdminApi;
+use super::drain::Drain;
 use super::operator::Operator;
 use crate::device_api::schemas;
 use crate::refusal::{Problem, Refusal};
@@ -28,6 +29,7 @@ pub(crate) struct State {
     #[schema(schema_with = schemas::time)]
     pub(crate) now: String,
     pub(crate) uptime_seconds: u64,
+    pub(crate) drain: Drain,
     /// Accounts with a device that is connected or within its grace.
     pub(crate) accounts: usize,
     /// Connections, registered or not.
@@ -112,7 +114,7 @@ pub(crate) struct RefusalCount {
 }
 
 impl State {
-    fn new(overview: Overview, instance: RelayInstanceId, limits: &Limits) -> Self {
+    fn new(overview: Overview, drain: Drain, instance: RelayInstanceId, limits: &Limits) -> Self {
         let Overview {
             started_at,
             now,
@@ -128,6 +130,7 @@ impl State {
             started_at: started_at.to_string(),
             now: now.to_string(),
             uptime_seconds: now.since(started_at).as_secs(),
+            drain,
             accounts: state.directory.accounts,
             sockets: state.directory.sockets,
             routes: Routes {
@@ -182,6 +185,13 @@ fn counts<T>(counted: BTreeMap<&'static str, u64>, make: impl Fn(String, u64) ->
 )]
 pub(super) async fn read(_: Operator, api: web::Data<AdminApi>) -> Result<HttpResponse, Refusal> {
     let overview = api.relay.overview().await?;
-    let state = State::new(overview, api.relay.instance(), &api.relay.limits());
+    let drain = api.relay.drain_state().await;
+    let drain = drain.map_err(|_| Refusal::RelayUnavailable)?;
+    let state = State::new(
+        overview,
+        drain.into(),
+        api.relay.instance(),
+        &api.relay.limits(),
+    );
     Ok(HttpResponse::Ok().json(state))
 }

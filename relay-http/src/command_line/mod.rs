@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod configuration_arguments;
 mod doctor;
+mod drain;
 mod key;
 mod migrate;
 mod operator_client;
@@ -36,6 +37,7 @@ Examples:
   relay key create --account 7f1c2f5e-0c0a-4d3b-9a51-2b8f6f9d7e10 --scopes rpc,read
   relay migrate --check                           what an update would change in the database
   relay status --watch                            what a running relay holds
+  relay drain                                     let a running relay end without losing work
   relay doctor                                    what is wrong on this machine, and what to do
   relay config print                              every value in force and where it came from
 
@@ -61,6 +63,7 @@ enum Command {
     Key(key::Arguments),
     Migrate(migrate::Arguments),
     Status(status::Arguments),
+    Drain(drain::Arguments),
     Doctor(doctor::Arguments),
     Config(config::Arguments),
     Completions(completions::Arguments),
@@ -162,6 +165,7 @@ pub fn run<'w>(
         Some(Command::Key(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Migrate(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Status(arguments)) => arguments.run(configuration, surroundings),
+        Some(Command::Drain(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Doctor(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Config(arguments)) => arguments.run(configuration, surroundings),
         Some(Command::Completions(arguments)) => arguments.run(surroundings),

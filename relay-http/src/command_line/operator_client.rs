@@ -56,20 +56,20 @@ pub(super) enum OperatorCallError {
         "the relay at {0} does not take this operator token: use the admin.token that it was started \
          with"
     )]
-    WrongToken(Url),
+    WrongToken(String),
     /// There is no admin API.
     #[error(
         "there is no admin API at {0}: set admin.token for the relay and restart it; if it has \
          server.admin_listen, use that address"
     )]
-    NoAdminApi(Url),
+    NoAdminApi(String),
     /// Nobody answers.
     #[error(
         "no relay answers at {url}: {reason}; see that it runs, and use --url if it is elsewhere"
     )]
     Unreachable {
         /// Where.
-        url: Url,
+        url: String,
         /// What the network said.
         reason: String,
     },
@@ -77,7 +77,7 @@ pub(super) enum OperatorCallError {
     #[error("the relay at {url} answered {status}: {detail}")]
     Refused {
         /// Where.
-        url: Url,
+        url: String,
         /// With which status.
         status: StatusCode,
         /// What it said.
@@ -85,7 +85,7 @@ pub(super) enum OperatorCallError {
     },
     /// What answers is no relay, or one of another version.
     #[error("what answers at {0} is no relay of this version ({1}); check the address")]
-    NotARelay(Url, String),
+    NotARelay(String, String),
     /// There is no TLS to be had.
     #[error("cannot ask anybody: {0}")]
     NoClient(String),
@@ -159,8 +159,8 @@ impl OperatorClient {
         method: Method,
         path: &str,
     ) -> Result<T, OperatorCallError> {
-        let url = || self.base.clone();
-        let mut address = url();
+        let url = || self.base.to_string();
+        let mut address = self.base.clone();
         address.set_path(path);
         let unreachable = |error: reqwest::Error| OperatorCallError::Unreachable {
             url: url(),

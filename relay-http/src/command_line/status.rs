@@ -72,7 +72,10 @@ impl Arguments {
                 output.flush()?;
                 tokio::select! {
                     biased;
-                    interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
+                    interrupted = tokio::signal::ctrl_c() => {
+                        interrupted?;
+                        return Ok(());
+                    }
                     () = tokio::time::sleep(WATCH_INTERVAL) => {}
                 }
                 let text = match shown(&client, json).await {
@@ -108,6 +111,10 @@ fn table(state: &State, url: &str) -> String {
     row("instance", state.relay_instance_id.clone());
     let uptime = age(Duration::from_secs(state.uptime_seconds));
     row("running", format!("{uptime}, since {}", state.started_at));
+    let drain = &state.drain;
+    if drain.phase != "running" {
+        row("drain", super::drain::line(drain));
+    }
     row("accounts", state.accounts.to_string());
     row("sockets", state.sockets.to_string());
     row("  desktops", state.routes.desktops.to_string());

@@ -49,11 +49,11 @@ macro_rules! transaction {
             $crate::store::pool::Pool::Pg(postgres) => {
                 let mut pooled = postgres.connection()?;
                 // Whatever the server's default: each statement sees what is committed, and a
-                // conditional update looks anew at a row that it had to wait for.
+                // conditional update looks anew at a row that it had to wait for. Whether it takes
+                // writes is its operator's choice.
                 pooled
                     .build_transaction()
                     .read_committed()
-                    .read_write()
                     .run(|$connection| -> $result { $body })
             }
         }

@@ -134,9 +134,10 @@ pub fn exile(dice: &mut Dice) -> Duration {
     millis(dice, from, to)
 }
 
-/// How long a user waits before trying again what failed.
+/// How long a user waits before trying again what failed: until what was called failed too early cannot
+/// land any more, behind what was asked after it.
 pub fn retry(dice: &mut Dice) -> Duration {
-    millis(dice, 500, 5_000)
+    millis(dice, 9_000, 15_000)
 }
 
 /// How long a device does not read.

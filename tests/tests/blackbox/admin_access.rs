@@ -103,13 +103,28 @@ async fn operators_may_have_an_address_of_their_own() {
         get(&relay, devices, "/api/devices", &[&user]).await.status,
         200
     );
+    // Nothing of the devices is there: not even the methods of their paths are told.
     let device = format!("/api/devices/{}", fresh_id());
-    for path in [&device, "/ws/device-link", "/console"] {
-        get(&relay, operators, path, &[&user])
+    for (method, path) in [
+        (Method::GET, device.as_str()),
+        (Method::POST, "/ws/device-link"),
+        (Method::GET, "/console"),
+    ] {
+        relay
+            .call_at(operators, method, path, &[("Authorization", &user)], None)
             .await
             .assert_problem(404, "notFound");
     }
     relay.desktop(&account).await;
+
+    let policy = serde_json::json!({ "minProtocolVersion": 0 });
+    let set = relay
+        .operate(Method::PUT, "/admin/policy", Some(policy))
+        .await;
+    assert_eq!(set.status, 200, "{set:?}");
+    // It ends with the relay, and holds up nobody's end.
+    let relay = relay.restart().await;
+    assert_eq!(relay.state().await["routes"]["desktops"], 0);
 }
 
 /// OP-1, OP-3: an address for operators that is taken is named by its key.

@@ -235,6 +235,58 @@ async fn timelines_are_counted() {
     relay.figure_becomes("relay_timeline_leases", 0.0).await;
 }
 
+/// OP-6, TR-10: a phone that takes nothing is retired; the lane that was full, the close and its reason
+/// are counted.
+#[tokio::test]
+async fn retirements_are_counted() {
+    let relay = Relay::start_with(&[("limits.event_lane_bytes", "256KiB")]).await;
+    let mut desktop = relay.desktop(&Account::new()).await;
+    let _frozen = relay.phone(&desktop.device).await;
+    let text = "x".repeat(100_000);
+    let retired = "relay_retirements_total{reason=\"congested\"}";
+    // What the kernels on the way keep is not the relay's.
+    for _ in 0..200 {
+        desktop.publish("test:event", json!(text)).await;
+        desktop.ping().await;
+        if relay.figures().await.of(retired) > 0.0 {
+            break;
+        }
+    }
+    let page = relay.figures().await;
+    let closed = "relay_closes_total{code=\"4409\",side=\"relay\",reason=\"congested\"}";
+    let full = "relay_mailbox_full_total{actor=\"socket\"}";
+    for series in [retired, closed, full] {
+        assert_eq!(page.of(series), 1.0, "{series}\n{}", page.text);
+    }
+}
+
+/// OP-6, TR-11: a client that connects too often is counted, as a connection and as an upgrade.
+#[tokio::test]
+async fn clients_that_come_too_often_are_counted() {
+    let relay = Relay::start_with(&[
+        ("server.trusted_proxies", "127.0.0.1"),
+        ("limits.connect_burst", "1"),
+        ("limits.connects_per_second", "1"),
+    ])
+    .await;
+    let limited = "relay_connections_refused_total{reason=\"connect_limit\"}";
+    let client = [("X-Forwarded-For".to_owned(), "198.51.100.1".to_owned())];
+    let mut refused = 0.0;
+    for _ in 0..20 {
+        let head = relay.tcp().await.ask_for_upgrade(&client).await;
+        refused += f64::from(u8::from(head.starts_with("HTTP/1.1 429 ")));
+    }
+    assert!(refused > 0.0);
+    let page = relay.figures().await;
+    let upgrades = "relay_upgrades_refused_total{status=\"429\",error=\"tooManyRequests\"}";
+    assert_eq!(
+        (page.of(limited), page.of(upgrades)),
+        (refused, refused),
+        "{}",
+        page.text
+    );
+}
+
 /// OP-6: nothing on the page tells who the accounts, devices and connections are.
 #[tokio::test]
 async fn the_page_names_nobody() {

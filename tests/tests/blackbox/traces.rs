@@ -188,6 +188,10 @@ async fn a_collector_that_is_away_hurts_nobody() {
     relay.signal("TERM").await;
     desktop.expect_close(1012).await;
     assert!(relay.exit_status().await.success());
+    relay
+        .evidence()
+        .wait_for("the end", |line| line.contains("\"stopped\"").then_some(()))
+        .await;
     let lines = relay.evidence().lines();
     let told = lines
         .iter()
@@ -241,9 +245,10 @@ async fn a_silent_collector_does_not_hold_the_end() {
     relay.call(Method::GET, "/healthz", &headers, None).await;
     relay.signal("TERM").await;
     assert!(relay.exit_status().await.success());
-    let lines = relay.evidence().lines();
-    let told = lines
-        .iter()
-        .any(|line| line.contains("did not take the last traces"));
-    assert!(told, "{lines:#?}");
+    relay
+        .evidence()
+        .wait_for("the loss of the last traces", |line| {
+            line.contains("did not take the last traces").then_some(())
+        })
+        .await;
 }

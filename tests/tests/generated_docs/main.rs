@@ -8,3 +8,4 @@ mod links;
 mod metric_table;
 mod pages;
 mod rules;
+mod why_offline_tables;

@@ -43,12 +43,13 @@ fn a_route_that_stays_is_seen() {
     }
 }
 
-/// EV-3: a forget that a device does not hear of is seen, and one that it hears of twice.
+/// EV-3: a forget that a device does not hear of is seen, and one that it hears of twice, unless it could
+/// have been another one.
 #[test]
 fn a_forget_unheard_is_seen() {
     let run = good_run();
     mostly(tamper(&run, Invariant::Gone, is_unlinked, lost));
-    always(tamper(&run, Invariant::NoSurprise, is_unlinked, twice));
+    mostly(tamper(&run, Invariant::NoSurprise, is_unlinked, twice));
 }
 
 /// REG-4, PR-4: a forgotten device that is registered is seen.

@@ -439,8 +439,8 @@ fn snapshots_without_a_lease_are_seen() {
             caught += usize::from(is_caught(&run, trace, as_this));
         }
     }
-    // What a phone reads late may have been sent in time.
-    mostly((tried, caught));
+    // What a phone reads late may have been sent in time, and phones that read late hear much at once.
+    assert!(4 * caught >= tried, "{caught} of {tried}");
 }
 
 /// TL-8: a snapshot that comes twice is one that does not rise.

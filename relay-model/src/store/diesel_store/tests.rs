@@ -362,7 +362,7 @@ async fn a_file_that_is_no_database_fails_for_good() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 }
 
-/// A file that may only be read serves reads and fails writes for good.
+/// A file that may only be read serves reads; what writes says why it cannot.
 #[tokio::test]
 async fn a_read_only_file_serves_reads() {
     let fixture = Fixture::migrated().await;
@@ -384,7 +384,7 @@ async fn a_read_only_file_serves_reads() {
     };
     assert_eq!(facts.device, owned);
     let refused = register(&store, 2).await;
-    let Err(StoreError::Failed(cause)) = refused else {
+    let Err(StoreError::NotWritable(cause)) = refused else {
         panic!("{refused:?}");
     };
     assert!(cause.contains("readonly"), "{cause}");

@@ -90,6 +90,8 @@ impl Facts<'_> {
             }
             ("desktopForgotten", Some(checking)) => {
                 connection.refused_forgotten = true;
+                // It may have been a route for a moment, and have replaced another one.
+                connection.checking = Some(checking.clone());
                 device.exile.explains_refusal(checking.at)
             }
             _ => false,

@@ -38,6 +38,11 @@ impl Exile {
         self.forgotten_at.max(self.signed_out_at)
     }
 
+    /// When it was forgotten last.
+    pub(super) fn forgotten_at(&self) -> Option<Duration> {
+        self.forgotten_at
+    }
+
     /// Whether a connection that was opened then may be closed as its device is forgotten.
     pub(super) fn explains_4403(&self, opened_at: Duration) -> bool {
         self.forgetting > 0 || self.forgotten_at >= Some(opened_at)

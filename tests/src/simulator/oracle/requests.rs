@@ -193,7 +193,9 @@ impl Requests {
         findings.check(last < serial, Invariant::InOrder, || {
             what(format!(" behind #{last}"))
         });
-        if connection.left.is_some() {
+        // What a forgotten phone had asked has ended with it, also if its desktop reads it later.
+        let forgotten_at = facts.device(request.phone).exile.forgotten_at();
+        if connection.left.is_some() || forgotten_at >= Some(request.sent_at) {
             return;
         }
         let record = Record {
