@@ -28,10 +28,12 @@ use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
-use crate::push::{self, PushError};
+use crate::configured_file::UnusableFile;
+use crate::push;
 use crate::reload::Reloader;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
+use crate::tls::{Tls, TlsError};
 use crate::traces::{Traces, TracesError};
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
@@ -57,7 +59,10 @@ pub enum ServeError {
     PublicKeys(#[from] PublicKeysError),
     /// A file of a push service cannot be used.
     #[error(transparent)]
-    Push(#[from] PushError),
+    Push(#[from] UnusableFile),
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The port cannot be listened on.
     #[error(
         "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
@@ -106,11 +111,14 @@ impl ServeError {
     pub const fn exit_status(&self) -> ExitStatus {
         match self {
             Self::SigningSecret(SigningSecretError::NoRandomness(_)) => ExitStatus::Internal,
-            Self::PublicKeys(PublicKeysError::Tls(_)) => ExitStatus::Internal,
+            Self::PublicKeys(PublicKeysError::Tls(_)) | Self::Tls(TlsError::Library(_)) => {
+                ExitStatus::Internal
+            }
             Self::SigningSecret(_)
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
             | Self::Push(_)
+            | Self::Tls(TlsError::File(_))
             | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
@@ -155,6 +163,7 @@ async fn run(configuration: &Configuration, sources: Sources) -> Result<(), Serv
         .map(|admin| bind(configuration, "server.admin_listen", admin))
         .transpose()?;
 
+    let tls = Tls::of(configuration)?;
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
@@ -229,6 +238,7 @@ async fn run(configuration: &Configuration, sources: Sources) -> Result<(), Serv
     .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone())
+    .with_tls(tls.clone())
     .with_metrics(Arc::clone(figures.metrics()))
     .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
@@ -249,9 +259,15 @@ async fn run(configuration: &Configuration, sources: Sources) -> Result<(), Serv
         running: configuration.settings.clone(),
         relay: relay.clone(),
         public_keys,
+        tls: tls.clone(),
     };
     actix_rt::spawn(reloader.run(hangups));
 
+    let (http, ws) = match tls {
+        Some(_) => ("https", "wss"),
+        None => ("http", "ws"),
+    };
+    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     tracing::info!(
         listen = %address,
         instance = %relay.instance(),
@@ -259,7 +275,8 @@ async fn run(configuration: &Configuration, sources: Sources) -> Result<(), Serv
         workers,
         admin = admin_address.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),
-        "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
+        certificate_ends = certificate_ends.map(tracing::field::display),
+        "relay listens on {http}://{address}, devices connect to {ws}://{address}{DEVICE_LINK}"
     );
     push::log_what_is_off(&push_services);
     if let Some(made) = made {

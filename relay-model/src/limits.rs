@@ -333,6 +333,8 @@ limits! {
     limits.http_body => http_body, HTTP_BODY: Bytes = 256 * KIB, KIB..=16 * MIB;
     /// How long the head of an HTTP request may take to arrive, and its body after that.
     limits.http_timeout => http_timeout, HTTP_TIMEOUT: Duration = secs(15), millis(50)..=mins(10), restart;
+    /// How long a client may take for the TLS handshake, before its first request (TR-1).
+    limits.tls_handshake_timeout => tls_handshake_timeout, TLS_HANDSHAKE_TIMEOUT: Duration = secs(10), millis(50)..=mins(1);
 
     /// How far a token's `exp` and `nbf` may be off, for clocks that differ (HTTP-4, SES-6).
     auth.leeway => token_leeway, TOKEN_LEEWAY: Duration = secs(30), millis(0)..=mins(10), restart;

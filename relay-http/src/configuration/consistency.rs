@@ -86,6 +86,19 @@ const RELATIONS: &[Relation] = &[
             free_port || settings.admin_listen != Some(settings.listen)
         },
     },
+    // A listener has both or neither.
+    Relation {
+        first: "server.tls_key",
+        relation: "set beside",
+        second: "server.tls_cert",
+        holds: |settings| settings.tls_key.is_some() || settings.tls_cert.is_none(),
+    },
+    Relation {
+        first: "server.tls_cert",
+        relation: "set beside",
+        second: "server.tls_key",
+        holds: |settings| settings.tls_cert.is_some() || settings.tls_key.is_none(),
+    },
     // Apple takes a key only with all of these.
     Relation {
         first: "push.apns.key_id",

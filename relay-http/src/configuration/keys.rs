@@ -1,7 +1,7 @@
 //! Every key of the configuration in one table: its name, what it may be, its default, its meaning
 //! and how it is read and shown. Checking, printing and the reference all walk this table (OP-3).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitValue, MAX_WORKERS};
 
@@ -24,6 +24,9 @@ const RELOADED_SETTINGS: &[(&str, &str)] = &[("telemetry", "log_level")];
 
 /// What a key of yes or no takes.
 const TRUE_OR_FALSE: &str = "true or false";
+
+/// What a key of a file takes.
+const A_PATH: &str = "a path";
 
 /// A key that is not a protocol limit.
 pub struct SettingKey {
@@ -74,6 +77,30 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| settings.admin_listen.as_ref().map(ToString::to_string),
+    },
+    SettingKey {
+        section: "server",
+        name: "tls_cert",
+        meaning: "File with the certificate of this server and behind it those of the authorities between (PEM). With server.tls_key, server.listen speaks https and wss; not set: http and ws. Both files are read again on SIGHUP (OP-4).",
+        allowed: A_PATH,
+        secret: false,
+        set: |settings, text| {
+            settings.tls_cert = Some(PathBuf::from(not_empty(text)?));
+            Ok(())
+        },
+        show: |settings| shown_path(settings.tls_cert.as_deref()),
+    },
+    SettingKey {
+        section: "server",
+        name: "tls_key",
+        meaning: "File with the private key of that certificate (PEM: PKCS #8, PKCS #1 or SEC 1), without a passphrase.",
+        allowed: A_PATH,
+        secret: false,
+        set: |settings, text| {
+            settings.tls_key = Some(PathBuf::from(not_empty(text)?));
+            Ok(())
+        },
+        show: |settings| shown_path(settings.tls_key.as_deref()),
     },
     SettingKey {
         section: "server",
@@ -202,16 +229,13 @@ const SETTING_KEYS: &[SettingKey] = &[
         section: "auth",
         name: "jwks_file",
         meaning: "File with the public keys (a JWK Set) that user tokens are signed with (HTTP-4); it is read again when it changes. Without auth.hs256_secret or auth.secret_file no other tokens are accepted then.",
-        allowed: "a path",
+        allowed: A_PATH,
         secret: false,
         set: |settings, text| {
             settings.jwks_file = Some(PathBuf::from(not_empty(text)?));
             Ok(())
         },
-        show: |settings| {
-            let file = settings.jwks_file.as_ref();
-            file.map(|path| path.display().to_string())
-        },
+        show: |settings| shown_path(settings.jwks_file.as_deref()),
     },
     SettingKey {
         section: "auth",
@@ -315,6 +339,10 @@ const SETTING_KEYS: &[SettingKey] = &[
 fn truth(text: &str) -> Result<bool, String> {
     text.parse()
         .map_err(|_| "neither true nor false".to_owned())
+}
+
+fn shown_path(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
 }
 
 pub(super) fn not_empty(text: &str) -> Result<&str, String> {

@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::authentication::PublicKeys;
 use crate::configuration::{Configuration, ConfigurationError, Settings, Sources};
 use crate::logging;
+use crate::tls::Tls;
 use changes::Changes;
 
 /// Reloads a running relay.
@@ -24,6 +25,8 @@ pub(crate) struct Reloader {
     pub(crate) relay: Relay,
     /// The public keys of user tokens, if there are any.
     pub(crate) public_keys: Option<PublicKeys>,
+    /// The certificate of the device listener, if it has one.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Reloader {
@@ -38,6 +41,9 @@ impl Reloader {
         if let Some(public_keys) = &self.public_keys {
             // It says in the log what it finds.
             public_keys.reload();
+        }
+        if let Some(tls) = self.tls.clone() {
+            reload_certificate(tls).await;
         }
         let sources = self.sources.clone();
         match spawn_blocking(|| Configuration::load(sources)).await {
@@ -68,6 +74,25 @@ impl Reloader {
                 "changed in the configuration and needs a restart"
             );
         }
+    }
+}
+
+async fn reload_certificate(tls: Tls) {
+    let reload = {
+        let tls = tls.clone();
+        move || tls.reload()
+    };
+    match spawn_blocking(reload).await {
+        Ok(Ok(())) => {
+            let ends = tls.ends().map(tracing::field::display);
+            tracing::info!(ends, "reloaded the TLS certificate");
+        }
+        Ok(Err(error)) => tracing::error!(
+            problem = %error,
+            "the TLS files cannot be used; the certificate in force stays"
+        ),
+        // The process is stopping.
+        Err(_) => {}
     }
 }
 

@@ -26,6 +26,7 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use crate::tls::Tls;
 use crate::traces::Traces;
 use placement::Placement;
 pub use placement::{Detached, Movable};
@@ -53,6 +54,7 @@ pub struct UpgradeDoor<S> {
     limits: LiveLimits,
     origins: Arc<AllowedOrigins>,
     proxies: Arc<Proxies>,
+    tls: Option<Tls>,
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
     drain: DrainSignal,
@@ -72,6 +74,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
             limits,
             origins: Arc::default(),
             proxies: Arc::default(),
+            tls: None,
             placement: Arc::new(Placement::new(1)),
             drain: DrainSignal::default(),
             metrics: Arc::default(),
@@ -96,6 +99,12 @@ impl<S: StartConnection> UpgradeDoor<S> {
             proxies: Arc::new(proxies),
             ..self
         }
+    }
+
+    /// The same door behind TLS, if there is any.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The same door, closed once `drain` says so (DR-1).
@@ -133,6 +142,11 @@ impl<S: StartConnection> UpgradeDoor<S> {
     /// The proxies in front.
     pub fn proxies(&self) -> &Arc<Proxies> {
         &self.proxies
+    }
+
+    /// What comes before HTTP.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Where it counts.
