@@ -201,9 +201,13 @@ impl<S: KeySource> Reader<S> {
         loop {
             let reloads = self.publisher.borrow().reloads;
             let due = reloads.due(self.pace).unwrap_or_else(Instant::now);
+            let mut is_ordered = false;
             tokio::select! {
                 () = self.publisher.closed() => return,
-                () = self.ordered.notified() => self.source.reject(),
+                () = self.ordered.notified() => {
+                    self.source.reject();
+                    is_ordered = true;
+                }
                 () = self.wanted.notified() => {
                     // Asked for before the reading that has just ended.
                     if !reloads.may_begin(self.pace, Instant::now()) {
@@ -215,7 +219,7 @@ impl<S: KeySource> Reader<S> {
             self.publisher
                 .send_modify(|published| published.reloads.begin(Instant::now()));
             let read = self.read().await;
-            self.publish(read);
+            self.publish(read, is_ordered);
         }
     }
 
@@ -234,7 +238,7 @@ impl<S: KeySource> Reader<S> {
         Ok((!known.is_some_and(|known| known.is_same(&keys))).then_some(keys))
     }
 
-    fn publish(&self, read: Result<Option<KeySet>, ReadError>) {
+    fn publish(&self, read: Result<Option<KeySet>, ReadError>, is_ordered: bool) {
         let succeeded = read.is_ok();
         let mut failures = 0;
         let (keys, error) = match read {
@@ -253,8 +257,8 @@ impl<S: KeySource> Reader<S> {
             has_keys = published.keys.is_some();
         });
         match error {
-            // The first of a row, then ever fewer.
-            Some(error) if (failures + 1).is_power_of_two() => tracing::warn!(
+            // The first of a row, then ever fewer; whoever orders a reading learns what came of it.
+            Some(error) if is_ordered || (failures + 1).is_power_of_two() => tracing::warn!(
                 from = self.from,
                 %error,
                 failures = failures + 1,
