@@ -63,11 +63,19 @@ impl Reloader {
         if settings.limits != self.running.limits {
             self.relay.set_limits(Arc::new(settings.limits.clone()));
         }
+        let tell = || tracing::info!(changed = changed.join(", "), "reloaded the configuration");
+        // Under whichever of the two log levels lets it through.
+        let is_heard = tracing::enabled!(tracing::Level::INFO);
+        if is_heard {
+            tell();
+        }
         if settings.log_level != self.running.log_level {
             logging::set_level(&settings.log_level);
         }
+        if !is_heard {
+            tell();
+        }
         self.running = settings;
-        tracing::info!(changed = changed.join(", "), "reloaded the configuration");
         if !needs_restart.is_empty() {
             tracing::warn!(
                 keys = needs_restart.join(", "),
