@@ -81,9 +81,7 @@ fn apns(
     };
     match ApnsSender::new(settings, Arc::clone(environment)) {
         Ok(sender) => Ok(Some(Arc::new(sender))),
-        Err(error @ ApnsError::Authorities) => {
-            Err(ca_file.unwrap_or(key_file).unusable(error))
-        }
+        Err(error @ ApnsError::Authorities) => Err(ca_file.unwrap_or(key_file).unusable(error)),
         Err(error) => Err(key_file.unusable(error)),
     }
 }
@@ -110,9 +108,7 @@ fn fcm(
     };
     match FcmSender::new(settings, Arc::clone(environment)) {
         Ok(sender) => Ok(Some(Arc::new(sender))),
-        Err(error @ FcmError::Authorities) => {
-            Err(ca_file.unwrap_or(key_file).unusable(error))
-        }
+        Err(error @ FcmError::Authorities) => Err(ca_file.unwrap_or(key_file).unusable(error)),
         Err(error) => Err(key_file.unusable(error)),
     }
 }

@@ -24,11 +24,11 @@ use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserToke
 use crate::configuration::{
     Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource, Sources,
 };
+use crate::configured_file::UnusableFile;
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
-use crate::configured_file::UnusableFile;
 use crate::push;
 use crate::reload::Reloader;
 use crate::server;

@@ -108,7 +108,8 @@ mod tests {
     #[tokio::test]
     async fn addresses_are_judged() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let judge = async |at: SocketAddr| address("a", "server.listen", at, "/healthz", false).await;
+        let judge =
+            async |at: SocketAddr| address("a", "server.listen", at, "/healthz", false).await;
         let free = judge("127.0.0.1:0".parse().unwrap()).await;
         assert_eq!(free.outcome, Outcome::Ok);
         // Whoever connects there is told nothing.

@@ -25,7 +25,10 @@ pub(super) fn look(configuration: &Configuration, now: Timestamp) -> Vec<Finding
         Ok(None) => Vec::new(),
         Ok(Some(tls)) => {
             let exposed = exposed(tls.key_file().path());
-            [judge(tls.ends(), now)].into_iter().chain(exposed).collect()
+            [judge(tls.ends(), now)]
+                .into_iter()
+                .chain(exposed)
+                .collect()
         }
         Err(TlsError::File(error)) => vec![Finding::fail(
             NAME,

@@ -26,8 +26,7 @@ pub(super) fn read(
     certificate: &ConfiguredFile,
     key: &ConfiguredFile,
 ) -> Result<CertifiedKey, UnusableFile> {
-    let chain: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&certificate.bytes()?).collect();
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.bytes()?).collect();
     let chain = chain.map_err(|error| certificate.unusable(format!("it is no PEM: {error}")))?;
     if chain.is_empty() {
         return Err(certificate.unusable(
@@ -38,7 +37,9 @@ pub(super) fn read(
     let pem = Zeroizing::new(key.bytes()?);
     // What the library says might repeat a line of the file.
     let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
-        key.unusable("it holds no private key in PEM (PKCS #8, PKCS #1 or SEC 1) without a passphrase")
+        key.unusable(
+            "it holds no private key in PEM (PKCS #8, PKCS #1 or SEC 1) without a passphrase",
+        )
     })?;
     let provider = provider();
     let private = provider.key_provider.load_private_key(private);
@@ -48,13 +49,11 @@ pub(super) fn read(
     let certified = CertifiedKey::new(chain, private);
     match certified.keys_match() {
         Ok(()) => Ok(certified),
-        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-            Err(key.unusable(format!(
-                "it is not the key of the certificate in {} = {}; put the two of one pair there",
-                certificate.key(),
-                certificate.path().display()
-            )))
-        }
+        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(key.unusable(format!(
+            "it is not the key of the certificate in {} = {}; put the two of one pair there",
+            certificate.key(),
+            certificate.path().display()
+        ))),
         Err(error) => Err(certificate.unusable(format!("its certificate cannot be used: {error}"))),
     }
 }

@@ -56,15 +56,28 @@ fn unusable_files_are_named() {
         (&key, &key, "server.tls_cert", "no certificate"),
         (broken, &key, "server.tls_cert", "cannot be used"),
         (&certificate, "", "server.tls_key", "no private key"),
-        (&certificate, &certificate, "server.tls_key", "no private key"),
+        (
+            &certificate,
+            &certificate,
+            "server.tls_key",
+            "no private key",
+        ),
         (&certificate, &encrypted, "server.tls_key", "a passphrase"),
         (&certificate, broken_key, "server.tls_key", "private key"),
-        (&certificate, &other_key, "server.tls_key", "server.tls_cert = "),
+        (
+            &certificate,
+            &other_key,
+            "server.tls_key",
+            "server.tls_cert = ",
+        ),
     ] {
         write(folder, certificate, key);
         let error = error();
         assert!(error.starts_with(&format!("{named} = ")), "{error}");
-        assert!(error.contains(words) && error.contains("flag --set"), "{error}");
+        assert!(
+            error.contains(words) && error.contains("flag --set"),
+            "{error}"
+        );
         assert!(!error.contains("hunter2"), "{error}");
     }
 }
@@ -85,7 +98,10 @@ fn a_reload_replaces_the_certificate_or_nothing() {
     write(folder, &next_certificate, &next_key);
     tls.reload().unwrap();
     assert!(!Arc::ptr_eq(&first, &in_force()));
-    assert!(!Arc::ptr_eq(&first.session_storage, &in_force().session_storage));
+    assert!(!Arc::ptr_eq(
+        &first.session_storage,
+        &in_force().session_storage
+    ));
 }
 
 /// Command line: the end of a certificate is told to the second.

@@ -380,6 +380,18 @@ impl Relay {
         assert!(status.expect("sh runs").success(), "kill -{name}");
     }
 
+    /// Has it read its configuration again, and returns the next line of its log with this message.
+    ///
+    /// # Panics
+    /// When there is none within [`DEADLINE`].
+    pub async fn reload(&self, message: &str) -> Value {
+        let before = self.evidence.told(message).len();
+        self.signal("HUP").await;
+        let is_told = async || self.evidence.told(message).len() > before;
+        self.eventually(message, is_told).await;
+        self.evidence.told(message).swap_remove(before)
+    }
+
     /// Lets its files grow again.
     ///
     /// # Panics

@@ -71,6 +71,9 @@ impl Trust {
             .secure(address, TcpStream::connect(address).await?)
             .await?;
         let shown = stream.get_ref().1.peer_certificates();
-        Ok(shown.and_then(<[_]>::first).expect("a server shows one").to_vec())
+        Ok(shown
+            .and_then(<[_]>::first)
+            .expect("a server shows one")
+            .to_vec())
     }
 }

@@ -5,7 +5,6 @@ use relay_tests::blackbox::{
     Account, Claims, OPERATOR_TOKEN, OpCode, Relay, SigningKey, Site, encode, fresh_id, header,
     key_set,
 };
-use serde_json::Value;
 
 const RELOADED: &str = "reloaded the configuration";
 const REFUSED: &str = "the configuration cannot be used; the running values stay";
@@ -19,25 +18,6 @@ fn configure(site: &Site, text: &str) {
     std::fs::rename(draft, site.path("relay.toml")).unwrap();
 }
 
-fn lines(relay: &Relay, message: &str) -> Vec<Value> {
-    let lines = relay.evidence().lines();
-    let lines = lines.iter().filter_map(|line| serde_json::from_str(line).ok());
-    lines
-        .filter(|line: &Value| line["message"] == message)
-        .collect()
-}
-
-/// Has the relay read its configuration again, and returns what it says of it: the next line with this
-/// message.
-async fn reload(relay: &Relay, message: &str) -> Value {
-    let before = lines(relay, message).len();
-    relay.signal("HUP").await;
-    relay
-        .eventually(message, async || lines(relay, message).len() > before)
-        .await;
-    lines(relay, message).remove(before)
-}
-
 /// OP-4: the log begins to tell more, and stops; either is told.
 #[tokio::test]
 async fn the_log_level_changes() {
@@ -45,11 +25,13 @@ async fn the_log_level_changes() {
     let relay = site.start().await;
     let tells_details = || {
         let lines = relay.evidence().lines();
-        lines.iter().any(|line| line.contains("\"level\":\"TRACE\""))
+        lines
+            .iter()
+            .any(|line| line.contains("\"level\":\"TRACE\""))
     };
     assert!(!tells_details());
     configure(&site, "[telemetry]\nlog_level = \"trace\"\n");
-    let line = reload(&relay, RELOADED).await;
+    let line = relay.reload(RELOADED).await;
     assert_eq!(line["changed"], "telemetry.log_level = trace (was info)");
     relay
         .eventually("a detail in the log", async || {
@@ -59,7 +41,7 @@ async fn the_log_level_changes() {
         .await;
     for (level, before) in [("error", "trace"), ("info", "error")] {
         configure(&site, &format!("[telemetry]\nlog_level = \"{level}\"\n"));
-        let line = reload(&relay, RELOADED).await;
+        let line = relay.reload(RELOADED).await;
         let changed = format!("telemetry.log_level = {level} (was {before})");
         assert_eq!(line["changed"], changed);
     }
@@ -78,20 +60,33 @@ async fn limits_change_for_new_connections() {
     let mut before = relay.raw(&old).await;
     before.register(&old).await;
 
-    configure(&site, "[limits]\nmax_message = \"64KiB\"\nhttp_body = \"1KiB\"\n");
-    let line = reload(&relay, RELOADED).await;
+    configure(
+        &site,
+        "[limits]\nmax_message = \"64KiB\"\nhttp_body = \"1KiB\"\n",
+    );
+    let line = relay.reload(RELOADED).await;
     let changed = line["changed"].as_str().unwrap();
-    assert!(changed.contains("limits.max_message = 64KiB (was 32MiB)"), "{line}");
-    assert!(changed.contains("limits.http_body = 1KiB (was 256KiB)"), "{line}");
-    assert!(lines(&relay, RESTART).is_empty());
+    assert!(
+        changed.contains("limits.max_message = 64KiB (was 32MiB)"),
+        "{line}"
+    );
+    assert!(
+        changed.contains("limits.http_body = 1KiB (was 256KiB)"),
+        "{line}"
+    );
+    assert!(relay.evidence().told(RESTART).is_empty());
 
     let large = format!("{{\"type\":\"{}\"}}", "x".repeat(100 * 1024));
-    before.send(&encode(OpCode::Text, true, large.as_bytes())).await;
+    before
+        .send(&encode(OpCode::Text, true, large.as_bytes()))
+        .await;
     // It was read, and found to be of no known type.
     assert_eq!(before.next_json().await["type"], "error");
     let mut after = relay.raw(&new).await;
     after.register(&new).await;
-    after.send(&header(OpCode::Text, true, large.len() as u64)).await;
+    after
+        .send(&header(OpCode::Text, true, large.len() as u64))
+        .await;
     after.expect_close_frame(1009).await;
     let body = serde_json::json!({ "name": "x".repeat(2_000) });
     let refused = relay.enrol_with(&account.new_desktop(), &body).await;
@@ -99,8 +94,13 @@ async fn limits_change_for_new_connections() {
 
     // What the file does not name any more goes back to its default.
     configure(&site, "");
-    let line = reload(&relay, RELOADED).await;
-    assert!(line["changed"].as_str().unwrap().contains("limits.max_message = 32MiB (was 64KiB)"));
+    let line = relay.reload(RELOADED).await;
+    assert!(
+        line["changed"]
+            .as_str()
+            .unwrap()
+            .contains("limits.max_message = 32MiB (was 64KiB)")
+    );
 }
 
 /// OP-4: a configuration that cannot be used is refused as a whole, in one line that names everything
@@ -115,7 +115,7 @@ async fn a_bad_configuration_is_refused() {
         "[limits]\nhttp_body = \"2KiB\"\nping_interval = \"2h\"\nping_intervall = \"1s\"\n\
          [auth]\nhs256_secret = \"hunter2\"\n",
     );
-    let line = reload(&relay, REFUSED).await;
+    let line = relay.reload(REFUSED).await;
     assert_eq!(line["level"], "ERROR");
     let problems = line["problems"].as_str().unwrap();
     for part in [
@@ -127,14 +127,17 @@ async fn a_bad_configuration_is_refused() {
         assert!(problems.contains(part), "{part}: {problems}");
     }
     configure(&site, "[limits\nhunter2");
-    let line = reload(&relay, REFUSED).await;
-    assert!(line["problems"].as_str().unwrap().contains("relay.toml"), "{line}");
+    let line = relay.reload(REFUSED).await;
+    assert!(
+        line["problems"].as_str().unwrap().contains("relay.toml"),
+        "{line}"
+    );
     relay.evidence().assert_hidden(&["hunter2"]);
-    assert!(lines(&relay, RELOADED).is_empty());
+    assert!(relay.evidence().told(RELOADED).is_empty());
 
     // Nothing of it was taken.
     configure(&site, "[limits]\nhttp_body = \"3KiB\"\n");
-    let line = reload(&relay, RELOADED).await;
+    let line = relay.reload(RELOADED).await;
     assert_eq!(line["changed"], "limits.http_body = 3KiB (was 1KiB)");
 }
 
@@ -152,13 +155,16 @@ async fn keys_that_need_a_restart_are_named() {
         ),
     );
     for _ in 0..2 {
-        let line = reload(&relay, RESTART).await;
+        let line = relay.reload(RESTART).await;
         assert_eq!(line["level"], "WARN");
         let keys = "server.workers, limits.outbound_total, admin.token";
         assert_eq!(line["keys"], keys);
     }
-    let changes: Vec<_> = lines(&relay, RELOADED);
-    assert_eq!(changes[0]["changed"], "limits.http_body = 1KiB (was 256KiB)");
+    let changes = relay.evidence().told(RELOADED);
+    assert_eq!(
+        changes[0]["changed"],
+        "limits.http_body = 1KiB (was 256KiB)"
+    );
     assert_eq!(changes[1]["changed"], "");
     relay.evidence().assert_hidden(&[OPERATOR_TOKEN]);
     assert_eq!(relay.get("/admin/state").await.status, 404);
@@ -184,17 +190,23 @@ async fn public_keys_are_read_again() {
 
     configure(&site, "nonsense = 1\n");
     publish(&key_set(&[&new]));
-    reload(&relay, REFUSED).await;
+    relay.reload(REFUSED).await;
     relay
-        .eventually("the new key", async || relay.status_for(&after).await == 200)
+        .eventually("the new key", async || {
+            relay.status_for(&after).await == 200
+        })
         .await;
     assert_eq!(relay.status_for(&before).await, 401);
 
     configure(&site, "");
     let bad = "cannot read the public keys of user tokens; those that were read last stay";
-    for text in ["{ no JSON", "{\"keys\":[]}", "{\"keys\":[{\"kty\":\"oct\"}]}"] {
+    for text in [
+        "{ no JSON",
+        "{\"keys\":[]}",
+        "{\"keys\":[{\"kty\":\"oct\"}]}",
+    ] {
         publish(text);
-        reload(&relay, bad).await;
+        relay.reload(bad).await;
         assert_eq!(relay.status_for(&after).await, 200);
     }
 }
