@@ -131,8 +131,8 @@ mod tests {
             [
                 "server.listen",
                 "database.url",
-                "limits.outbound_total",
-                "admin.token"
+                "admin.token",
+                "limits.outbound_total"
             ]
         );
     }
