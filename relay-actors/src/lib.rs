@@ -9,6 +9,7 @@ mod drain;
 pub mod environment;
 #[cfg(feature = "fault-hooks")]
 mod fault_hooks;
+mod live_limits;
 mod mailbox;
 pub mod metrics;
 mod operators;
@@ -27,6 +28,7 @@ pub use directory::{DirectoryState, LiveDevice};
 pub use drain::{DrainPhase, DrainSignal, DrainState, DrainWork};
 #[cfg(feature = "fault-hooks")]
 pub use fault_hooks::Duty;
+pub use live_limits::LiveLimits;
 pub use operators::{DeviceView, LeaseView, Overview, PushView, RouteView, Unanswered};
 pub use outcomes::{DeviceOutcomes, LastClose, LastRefusal};
 pub use registry::tally::PairTotals;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::{Actor, Addr, Context, MailboxError};
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::Guard;
 use bytes::Bytes;
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId, RelayInstanceId};
@@ -28,6 +28,7 @@ use crate::drain::{
     AwaitDrained, BeginDrain, DrainActor, DrainSignal, DrainState, HurryDrain, ReadDrainState,
 };
 use crate::environment::Environment;
+use crate::live_limits::LiveLimits;
 use crate::mailbox::post;
 use crate::metrics::{Metrics, Tallies, Tally};
 use crate::outcomes::OutcomesActor;
@@ -75,8 +76,8 @@ pub struct Telemetry {
 /// What every actor of a relay shares; nothing in it changes but counters, the limits and the drain's
 /// phase.
 pub(crate) struct Core {
-    /// Replaced as a whole, read without a lock; see [`Core::limits`].
-    limits: ArcSwap<Limits>,
+    /// See [`Core::limits`].
+    limits: LiveLimits,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) instance: RelayInstanceId,
     /// When the relay started, by the wall clock and by the clock of its timers.
@@ -193,7 +194,7 @@ impl Relay {
             traces,
             timeline_numbers: Arc::default(),
             drain: DrainSignal::default(),
-            limits: ArcSwap::new(limits),
+            limits: limits.into(),
             environment,
             registrations: AtomicU64::new(0),
         });
@@ -276,6 +277,11 @@ impl Relay {
     /// The limits in force.
     pub fn limits(&self) -> Arc<Limits> {
         self.0.core.limits.load_full()
+    }
+
+    /// The limits in force, for those who ask for them again each time.
+    pub fn live_limits(&self) -> LiveLimits {
+        self.0.core.limits.clone()
     }
 
     /// Puts other limits in force (OP-4). What is open keeps those that it was opened under: a

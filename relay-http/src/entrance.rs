@@ -24,6 +24,8 @@ pub(crate) struct Entrance {
     metrics: Arc<Metrics>,
     /// How long a PROXY protocol header may take to arrive.
     header_timeout: Duration,
+    /// Whether clients would understand an answer in plain HTTP.
+    plain: bool,
 }
 
 impl Entrance {
@@ -34,6 +36,16 @@ impl Entrance {
             proxies,
             metrics,
             header_timeout: limits.http_timeout,
+            plain: true,
+        }
+    }
+
+    /// The same entrance, in front of TLS.
+    #[must_use]
+    pub(crate) fn of_tls(self) -> Self {
+        Self {
+            plain: false,
+            ..self
         }
     }
 
@@ -47,7 +59,7 @@ impl Entrance {
     ) -> Result<(TcpStream, Protocol, Option<SocketAddr>), DispatchError> {
         if self.files.are_used_up_by(&stream) {
             self.metrics.connection_refused("open_files");
-            OpenFiles::refuse(stream);
+            OpenFiles::refuse(stream, self.plain);
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
         }
         socket_options::set(&stream);

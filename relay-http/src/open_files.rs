@@ -37,9 +37,10 @@ impl OpenFiles {
     }
 
     /// Refuses `stream` with 503 and closes it, without waiting for its request or for anything else:
-    /// it holds one of the last files.
-    pub(crate) fn refuse(stream: TcpStream) {
-        if let Ok(mut stream) = stream.into_std() {
+    /// it holds one of the last files. For a handshake there is no time either, so a client that does
+    /// not speak `plain` HTTP only sees the end.
+    pub(crate) fn refuse(stream: TcpStream, plain: bool) {
+        if plain && let Ok(mut stream) = stream.into_std() {
             // A new connection has room for it; a client that has gone needs no answer.
             let _ = stream.write_all(answer().as_bytes());
         }

@@ -22,15 +22,18 @@ use crate::admin_api::AdminApi;
 use crate::authentication::signing_secret::{self, SigningSecretError};
 use crate::authentication::{Authenticator, PublicKeys, PublicKeysError, UserTokens};
 use crate::configuration::{
-    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource,
+    Configuration, Origin, OtlpEndpoint, Secret, Settings, SigningSecretSource, Sources,
 };
+use crate::configured_file::UnusableFile;
 use crate::device_api::DeviceApi;
 use crate::exit::ExitStatus;
 use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
-use crate::push::{self, PushError};
+use crate::push;
+use crate::reload::Reloader;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
+use crate::tls::{Tls, TlsError};
 use crate::traces::{Traces, TracesError};
 use crate::upgrade::{DEVICE_LINK, UpgradeDoor};
 
@@ -56,7 +59,10 @@ pub enum ServeError {
     PublicKeys(#[from] PublicKeysError),
     /// A file of a push service cannot be used.
     #[error(transparent)]
-    Push(#[from] PushError),
+    Push(#[from] UnusableFile),
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The port cannot be listened on.
     #[error(
         "cannot listen: {source}; {key} = {address} ({origin}): stop what listens there, or \
@@ -105,11 +111,14 @@ impl ServeError {
     pub const fn exit_status(&self) -> ExitStatus {
         match self {
             Self::SigningSecret(SigningSecretError::NoRandomness(_)) => ExitStatus::Internal,
-            Self::PublicKeys(PublicKeysError::Tls(_)) => ExitStatus::Internal,
+            Self::PublicKeys(PublicKeysError::Tls(_)) | Self::Tls(TlsError::Library(_)) => {
+                ExitStatus::Internal
+            }
             Self::SigningSecret(_)
             | Self::UnusableSecret(_)
             | Self::PublicKeys(_)
             | Self::Push(_)
+            | Self::Tls(TlsError::File(_))
             | Self::Listen { .. } => ExitStatus::Usage,
             Self::Database(..) | Self::Migration(..) | Self::PendingMigrations { .. } => {
                 ExitStatus::Unavailable
@@ -120,21 +129,22 @@ impl ServeError {
     }
 }
 
-/// Runs the relay until a signal ends it.
+/// Runs the relay until a signal ends it. `sources` are those of `configuration`, for when it is read
+/// again (OP-4).
 ///
 /// # Errors
 /// When it cannot start, or its server fails.
-pub fn serve(configuration: &Configuration) -> Result<(), ServeError> {
+pub fn serve(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
     raise_file_limit();
     let system = System::new();
-    let outcome = system.block_on(run(configuration));
+    let outcome = system.block_on(run(configuration, sources));
     // Whoever drops a runtime waits for its blocking threads, and one of them may be in a call that a
     // database never answers. What had to be written has been, or its time is up; the process ends.
     std::mem::forget(system);
     outcome
 }
 
-async fn run(configuration: &Configuration) -> Result<(), ServeError> {
+async fn run(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
     let Settings {
         listen,
         admin_listen,
@@ -144,6 +154,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         ..
     } = configuration.settings;
     let mut ends = EndSignals::new().map_err(ServeError::Signals)?;
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     outlive_file_limits().map_err(ServeError::Signals)?;
 
     // The port comes first: a second relay started by mistake shall touch nothing.
@@ -152,6 +163,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         .map(|admin| bind(configuration, "server.admin_listen", admin))
         .transpose()?;
 
+    let tls = Tls::of(configuration)?;
     let (secret, made) = signing_secret(configuration)?;
     let public_keys = public_keys(&configuration.settings)?;
     let environment: Arc<dyn Environment> = Arc::new(SystemEnvironment);
@@ -160,7 +172,7 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     let tokens = UserTokens::new(
         configuration.settings.claim_rules(),
         secret.as_ref(),
-        public_keys,
+        public_keys.clone(),
         Arc::clone(&environment),
     )
     .map_err(|error| ServeError::UnusableSecret(error.to_string()))?;
@@ -216,12 +228,17 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     };
     let beside_devices = admin_server.is_none();
     let acceptor = relay.clone();
-    let door = UpgradeDoor::new(authenticator, limits, move |origin, transport, early| {
-        acceptor.accept(origin, transport, early);
-    })
+    let door = UpgradeDoor::new(
+        authenticator,
+        relay.live_limits(),
+        move |origin, transport, early| {
+            acceptor.accept(origin, transport, early);
+        },
+    )
     .with_drain(relay.drain_signal())
     .with_origins(configuration.settings.allowed_origins.clone())
     .with_proxies(configuration.settings.proxies.clone())
+    .with_tls(tls.clone())
     .with_metrics(Arc::clone(figures.metrics()))
     .with_traces(traces.clone());
     let workers = workers.unwrap_or_else(cores);
@@ -237,7 +254,20 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
     // It answers to the last: whoever follows the end of the process asks there. It ends with it.
     let mut admin_running = admin_server.map(actix_rt::spawn);
     actix_rt::spawn(logging::report_held_back_lines());
+    let reloader = Reloader {
+        sources,
+        running: configuration.settings.clone(),
+        relay: relay.clone(),
+        public_keys,
+        tls: tls.clone(),
+    };
+    actix_rt::spawn(reloader.run(hangups));
 
+    let (http, ws) = match tls {
+        Some(_) => ("https", "wss"),
+        None => ("http", "ws"),
+    };
+    let certificate_ends = tls.as_ref().and_then(Tls::ends);
     tracing::info!(
         listen = %address,
         instance = %relay.instance(),
@@ -245,7 +275,8 @@ async fn run(configuration: &Configuration) -> Result<(), ServeError> {
         workers,
         admin = admin_address.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),
-        "relay listens on http://{address}, devices connect to ws://{address}{DEVICE_LINK}"
+        certificate_ends = certificate_ends.map(tracing::field::display),
+        "relay listens on {http}://{address}, devices connect to {ws}://{address}{DEVICE_LINK}"
     );
     push::log_what_is_off(&push_services);
     if let Some(made) = made {

@@ -22,6 +22,7 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::entrance::Entrance;
 use crate::figures::CallObserver;
 use crate::refusal::Refusal;
+use crate::tls::TlsEntrance;
 use crate::upgrade::{self, DEVICE_LINK, Movable, StartConnection, UpgradeDoor};
 
 /// How long the stopping server waits for HTTP calls in progress, in seconds. Devices are gone by
@@ -49,6 +50,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves `listener` with `workers` threads until the server is stopped. Upgrades go to `door`;
 /// `routes` adds what the App serves beside the answer to plain requests for the device link.
 ///
+/// A door behind TLS is one of `https` and `wss`; who does not come through the handshake is dropped.
 /// If the door's proxies speak the PROXY protocol, a connection that does not come from one of them
 /// with a good header is dropped (TR-11).
 ///
@@ -64,25 +66,41 @@ pub fn start<S: StartConnection>(
     routes: impl FnOnce(&mut web::ServiceConfig) + Clone + Send + 'static,
 ) -> io::Result<Server> {
     let entrance = Entrance::new(
-        door.limits(),
+        &door.limits().load(),
         Arc::clone(door.proxies()),
         Arc::clone(door.metrics()),
     );
     let door = door.with_workers(workers);
-    // Called by each worker on its own thread.
-    let factory = move || {
-        door.join();
-        let entrance = entrance.clone();
-        fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
-            .and_then(service(door.clone(), routes.clone()))
-    };
     let server = Server::build()
         .workers(workers)
         .max_concurrent_connections(WORKER_CONNECTIONS)
         .shutdown_timeout(SHUTDOWN_SECONDS)
-        .disable_signals()
-        .listen("relay", listener, factory)?;
-    Ok(server.run())
+        .disable_signals();
+    let tls = door.tls().map(|tls| TlsEntrance {
+        tls: tls.clone(),
+        limits: door.limits().clone(),
+        metrics: Arc::clone(door.metrics()),
+    });
+    // The factories are called by each worker on its own thread.
+    let server = match tls {
+        None => server.listen("relay", listener, move || {
+            door.join();
+            let entrance = entrance.clone();
+            fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
+                .and_then(service(door.clone(), routes.clone()))
+        }),
+        Some(tls) => {
+            let entrance = entrance.of_tls();
+            server.listen("relay", listener, move || {
+                door.join();
+                let (entrance, tls) = (entrance.clone(), tls.clone());
+                fn_service(move |stream: TcpStream| entrance.clone().admit(stream))
+                    .and_then(fn_service(move |admitted| tls.clone().admit(admitted)))
+                    .and_then(service(door.clone(), routes.clone()))
+            })
+        }
+    };
+    Ok(server?.run())
 }
 
 /// Serves a second `listener`, for operators, with a thread of its own, so that it answers however busy
@@ -140,7 +158,7 @@ pub fn service<T: Movable, S: StartConnection>(
         http_timeout,
         close_timeout,
         ..
-    } = *door.limits();
+    } = **door.limits().load();
     let origins = Arc::clone(door.origins());
     let observer = CallObserver {
         metrics: Arc::clone(door.metrics()),

@@ -161,6 +161,9 @@ pub struct LimitKey {
     pub meaning: &'static str,
     /// The value without configuration.
     pub default: LimitValue,
+    /// Whether a running relay keeps the value that it was started with (OP-4): what the limit sizes or
+    /// times is made once a process.
+    pub needs_restart: bool,
     get: fn(&Limits) -> LimitValue,
     set: fn(&mut Limits, LimitValue) -> Result<(), LimitError>,
     range: fn() -> LimitRange,
@@ -177,6 +180,12 @@ impl LimitKey {
         (self.range)()
     }
 
+    /// Puts its value of `from` into `limits`.
+    pub fn copy(&self, from: &Limits, limits: &mut Limits) {
+        // A value that is in force is in the range.
+        let _ = self.set(limits, self.get(from));
+    }
+
     /// Sets it in `limits`.
     ///
     /// # Errors
@@ -190,9 +199,11 @@ macro_rules! limits {
     (@type Duration) => { Duration };
     (@type Bytes) => { usize };
     (@type Count) => { usize };
+    (@needs_restart) => { false };
+    (@needs_restart restart) => { true };
     ($(
         $(#[doc = $doc:literal])+
-        $section:ident.$key:ident => $field:ident, $constant:ident: $kind:ident = $default:expr, $range:expr;
+        $section:ident.$key:ident => $field:ident, $constant:ident: $kind:ident = $default:expr, $range:expr $(, $restart:ident)?;
     )+) => {
         $(
             $(#[doc = $doc])+
@@ -221,6 +232,7 @@ macro_rules! limits {
                 name: stringify!($key),
                 meaning: concat!($($doc,)+),
                 default: LimitValue::$kind($constant),
+                needs_restart: limits!(@needs_restart $($restart)?),
                 get: |limits| LimitValue::$kind(limits.$field),
                 set: |limits, value| {
                     let range = $range;
@@ -255,6 +267,7 @@ const fn hours(number: u64) -> Duration {
     mins(60 * number)
 }
 
+// `restart` at the end of a limit: see `LimitKey::needs_restart`.
 limits! {
     /// How often the watchdog looks at a socket and pings it (TR-5).
     limits.ping_interval => ping_interval, PING_INTERVAL: Duration = secs(30), millis(50)..=mins(10);
@@ -298,10 +311,10 @@ limits! {
     /// How long a connection with something to write may make no progress (TR-10).
     limits.write_stall_timeout => write_stall_timeout, WRITE_STALL_TIMEOUT: Duration = secs(60), millis(50)..=mins(10);
     /// Bytes that may wait for all connections together; over it the one with the most is retired.
-    limits.outbound_total => outbound_total, OUTBOUND_TOTAL: Bytes = 1_024 * MIB, MIB..=1_024 * 1_024 * MIB;
+    limits.outbound_total => outbound_total, OUTBOUND_TOTAL: Bytes = 1_024 * MIB, MIB..=1_024 * 1_024 * MIB, restart;
     /// Bytes of unfinished messages that all connections together may have sent; over it the ones with
     /// the most are not read.
-    limits.inbound_total => inbound_total, INBOUND_TOTAL: Bytes = 512 * MIB, MIB..=1_024 * 1_024 * MIB;
+    limits.inbound_total => inbound_total, INBOUND_TOTAL: Bytes = 512 * MIB, MIB..=1_024 * 1_024 * MIB, restart;
     /// Messages of one socket that may be under way inside the relay before it stops reading it.
     limits.inbound_messages => inbound_messages, INBOUND_MESSAGES: Count = 32, 1..=1_024;
     /// Bytes of one socket that may be under way inside the relay before it stops reading it.
@@ -319,34 +332,36 @@ limits! {
     /// The largest HTTP body (HTTP-2).
     limits.http_body => http_body, HTTP_BODY: Bytes = 256 * KIB, KIB..=16 * MIB;
     /// How long the head of an HTTP request may take to arrive, and its body after that.
-    limits.http_timeout => http_timeout, HTTP_TIMEOUT: Duration = secs(15), millis(50)..=mins(10);
+    limits.http_timeout => http_timeout, HTTP_TIMEOUT: Duration = secs(15), millis(50)..=mins(10), restart;
+    /// How long a client may take for the TLS handshake, before its first request (TR-1).
+    limits.tls_handshake_timeout => tls_handshake_timeout, TLS_HANDSHAKE_TIMEOUT: Duration = secs(10), millis(50)..=mins(1);
 
     /// How far a token's `exp` and `nbf` may be off, for clocks that differ (HTTP-4, SES-6).
-    auth.leeway => token_leeway, TOKEN_LEEWAY: Duration = secs(30), millis(0)..=mins(10);
+    auth.leeway => token_leeway, TOKEN_LEEWAY: Duration = secs(30), millis(0)..=mins(10), restart;
     /// How often the keys at auth.jwks_url are read again: a key that was taken away there signs no
     /// valid token after this (HTTP-4).
-    auth.jwks_refresh_interval => jwks_refresh_interval, JWKS_REFRESH_INTERVAL: Duration = mins(5), millis(50)..=hours(24);
+    auth.jwks_refresh_interval => jwks_refresh_interval, JWKS_REFRESH_INTERVAL: Duration = mins(5), millis(50)..=hours(24), restart;
     /// The shortest time between two readings of auth.jwks_url, however many tokens name unknown keys;
     /// also how often auth.jwks_file is looked at (HTTP-4).
-    auth.jwks_min_interval => jwks_min_interval, JWKS_MIN_INTERVAL: Duration = secs(10), millis(50)..=hours(1);
+    auth.jwks_min_interval => jwks_min_interval, JWKS_MIN_INTERVAL: Duration = secs(10), millis(50)..=hours(1), restart;
     /// How long one reading of the keys may take, and so how long a token with an unknown key waits.
-    auth.jwks_timeout => jwks_timeout, JWKS_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
+    auth.jwks_timeout => jwks_timeout, JWKS_TIMEOUT: Duration = secs(5), millis(50)..=mins(1), restart;
     /// The largest key set, in bytes of JSON.
-    auth.jwks_bytes => jwks_bytes, JWKS_BYTES: Bytes = MIB, KIB..=16 * MIB;
+    auth.jwks_bytes => jwks_bytes, JWKS_BYTES: Bytes = MIB, KIB..=16 * MIB, restart;
     /// Keys that a key set may have.
-    auth.jwks_keys => jwks_keys, JWKS_KEYS: Count = 100, 1..=1_000;
+    auth.jwks_keys => jwks_keys, JWKS_KEYS: Count = 100, 1..=1_000, restart;
     /// API keys that an account may have at a time; ended ones do not count (HTTP-4).
     auth.api_keys => api_keys, API_KEYS: Count = 100, 1..=10_000;
     /// The longest token that is looked at, in bytes (SES-6).
     auth.token_bytes => token_bytes, TOKEN_BYTES: Bytes = 16 * KIB, KIB..=MIB;
     /// How often the relay asks which API keys of its sockets have ended. A revocation by another
     /// process is acted on within this time and that of the question (SES-6).
-    auth.api_key_check_interval => api_key_check_interval, API_KEY_CHECK_INTERVAL: Duration = secs(2), millis(50)..=secs(4);
+    auth.api_key_check_interval => api_key_check_interval, API_KEY_CHECK_INTERVAL: Duration = secs(2), millis(50)..=secs(4), restart;
 
     /// A relay session lives this long after its last touch (SES-1).
     session.lifetime => session_lifetime, SESSION_LIFETIME: Duration = hours(24), millis(100)..=hours(24 * 90);
     /// How often expired sessions are removed (SES-3).
-    session.sweep_interval => session_sweep_interval, SESSION_SWEEP_INTERVAL: Duration = mins(5), millis(50)..=hours(24);
+    session.sweep_interval => session_sweep_interval, SESSION_SWEEP_INTERVAL: Duration = mins(5), millis(50)..=hours(24), restart;
     /// How often at most a socket reports that its session was touched.
     session.touch_interval => session_touch_interval, SESSION_TOUCH_INTERVAL: Duration = secs(60), millis(10)..=hours(1);
 
@@ -356,22 +371,22 @@ limits! {
     /// (PR-8), and after that instance began to drain or was lost (DR-5).
     presence.startup_grace => startup_grace, STARTUP_GRACE: Duration = secs(90), millis(0)..=hours(1);
     /// How often an instance renews its lease in the database (PR-6).
-    presence.instance_renewal => instance_renewal, INSTANCE_RENEWAL: Duration = secs(10), millis(50)..=mins(10);
+    presence.instance_renewal => instance_renewal, INSTANCE_RENEWAL: Duration = secs(10), millis(50)..=mins(10), restart;
     /// How long an instance lives in the database after its last renewal (PR-6).
-    presence.instance_lease => instance_lease, INSTANCE_LEASE: Duration = secs(30), millis(100)..=hours(1);
+    presence.instance_lease => instance_lease, INSTANCE_LEASE: Duration = secs(30), millis(100)..=hours(1), restart;
     /// How often rows left online by dead instances are corrected (PR-6).
-    presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1);
+    presence.sweep_interval => presence_sweep_interval, PRESENCE_SWEEP_INTERVAL: Duration = secs(30), millis(50)..=hours(1), restart;
     /// How long the database remembers an instance after its lease ended (PR-6).
-    presence.instance_retention => instance_retention, INSTANCE_RETENTION: Duration = hours(24 * 7), hours(1)..=hours(24 * 90);
+    presence.instance_retention => instance_retention, INSTANCE_RETENTION: Duration = hours(24 * 7), hours(1)..=hours(24 * 90), restart;
     /// The least time between two batches of presence changes, so that many devices that return at
     /// once share a few transactions (KA-1, PR-6). A change after a quiet time is written at once.
     presence.write_interval => presence_write_interval, PRESENCE_WRITE_INTERVAL: Duration = millis(10), millis(0)..=secs(10);
     /// How long the database keeps what became of each device's presence (PR-6).
     presence.history_retention => history_retention, HISTORY_RETENTION: Duration = hours(24 * 30), hours(1)..=hours(24 * 366);
     /// How often older presence history is dropped (PR-6).
-    presence.history_purge_interval => history_purge_interval, HISTORY_PURGE_INTERVAL: Duration = hours(1), millis(50)..=hours(24);
+    presence.history_purge_interval => history_purge_interval, HISTORY_PURGE_INTERVAL: Duration = hours(1), millis(50)..=hours(24), restart;
     /// How often at most a device's heartbeat reaches the database (KA-1).
-    presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10);
+    presence.heartbeat_interval => heartbeat_interval, HEARTBEAT_INTERVAL: Duration = secs(5), millis(10)..=mins(10), restart;
 
     /// How long a phone's interest in a session holds after its last renewal (TL-3).
     timeline.interest_ttl => timeline_interest_ttl, TIMELINE_INTEREST_TTL: Duration = secs(60), millis(50)..=hours(1);
@@ -401,11 +416,11 @@ limits! {
     rpc.id_bytes => id_bytes, REQUEST_ID_BYTES: Count = 256, 36..=4_096;
 
     /// Connections to the database.
-    database.pool => database_pool, DATABASE_POOL: Count = 8, 1..=256;
+    database.pool => database_pool, DATABASE_POOL: Count = 8, 1..=256, restart;
     /// Database calls that may wait for a connection.
-    database.queue => database_queue, DATABASE_QUEUE: Count = 4_096, 16..=1_000_000;
+    database.queue => database_queue, DATABASE_QUEUE: Count = 4_096, 16..=1_000_000, restart;
     /// How long a database call may take, waiting included (REG-4, EV-4).
-    database.timeout => database_timeout, DATABASE_TIMEOUT: Duration = secs(5), millis(50)..=mins(1);
+    database.timeout => database_timeout, DATABASE_TIMEOUT: Duration = secs(5), millis(50)..=mins(1), restart;
 
     /// How long `/readyz` says that the relay goes before its drain begins, so that a load balancer which
     /// asks it has looked elsewhere by then (OP-8).
@@ -429,9 +444,9 @@ limits! {
     /// How long a push service may take to answer (PUSH-4).
     push.timeout => push_timeout, PUSH_TIMEOUT: Duration = secs(20), millis(50)..=mins(2);
     /// How often at most a desktop's registrations wake the phones of its account (PUSH-2).
-    push.desktop_online_pause => desktop_online_pause, DESKTOP_ONLINE_PAUSE: Duration = secs(30), millis(0)..=hours(1);
+    push.desktop_online_pause => desktop_online_pause, DESKTOP_ONLINE_PAUSE: Duration = secs(30), millis(0)..=hours(1), restart;
     /// How long a `desktop_online` is of use (PUSH-4).
-    push.desktop_online_lifetime => desktop_online_lifetime, DESKTOP_ONLINE_LIFETIME: Duration = secs(60), millis(50)..=hours(1);
+    push.desktop_online_lifetime => desktop_online_lifetime, DESKTOP_ONLINE_LIFETIME: Duration = secs(60), millis(50)..=hours(1), restart;
     /// How long an alert is of use (PUSH-4).
     push.alert_lifetime => alert_lifetime, ALERT_LIFETIME: Duration = hours(1), millis(50)..=hours(24);
     /// The wait after a push has failed for the first time; it doubles with each further failure (PUSH-4).

@@ -508,6 +508,8 @@ impl Link {
                 self.stalled_since = None;
                 self.retired_until = None;
                 if matches!(self.phase, Phase::Answering { .. }) {
+                    // TLS has a farewell of its own; without it an end could be anybody's.
+                    let _ = Pin::new(transport).poll_shutdown(cx);
                     self.transport = None;
                     self.phase = Phase::Ended;
                     return Some(LinkEvent::Ended);

@@ -52,15 +52,20 @@ impl ConfigurationArguments {
         before: Self,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<Configuration, ConfigurationError> {
+        Configuration::load(self.sources(before, environment))
+    }
+
+    /// Where every layer is read from.
+    pub(super) fn sources(self, before: Self, environment: Vec<(OsString, OsString)>) -> Sources {
         let file = self.config.clone().or_else(|| before.config.clone());
         let mut flags = before.into_flags();
         flags.extend(self.into_flags());
-        Configuration::load(Sources {
+        Sources {
             file,
             fallback_file: Some(PathBuf::from(DEFAULT_FILE)),
             environment,
             flags,
-        })
+        }
     }
 
     fn into_flags(self) -> Vec<FlagValue> {

@@ -126,6 +126,11 @@ impl OperatorClient {
         let base = match url {
             Some(url) if ["http", "https"].contains(&url.scheme()) => url,
             Some(url) => return Err(OperatorCallError::NoAddress(url.to_string())),
+            None if settings.admin_listen.is_none() && settings.tls_cert.is_some() => {
+                // The name in its certificate is not known here.
+                let who = "a relay whose only address speaks TLS".to_owned();
+                return Err(OperatorCallError::NoAddress(who));
+            }
             None => own_url(settings.admin_listen.unwrap_or(settings.listen))?,
         };
         let token = token.or_else(|| settings.admin_token.clone());

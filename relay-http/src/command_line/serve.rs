@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::configuration_arguments::ConfigurationArguments;
 use super::{CommandError, Surroundings};
+use crate::configuration::Configuration;
 use crate::{logging, serve};
 
 const EXAMPLES: &str = "\
@@ -13,7 +14,8 @@ Examples:
   relay serve --config /etc/relay/relay.toml --log-format json
   RELAY__LIMITS__PING_INTERVAL=10s relay serve
 
-SIGTERM and SIGINT end it: every device is told to reconnect (1012). A second one ends it at once.";
+SIGTERM and SIGINT end it: every device is told to reconnect (1012). A second one ends it at once.
+SIGHUP reads limits, the log level, TLS files and public keys again.";
 
 /// Run the relay until a signal ends it.
 #[derive(Debug, Args)]
@@ -50,11 +52,12 @@ fn serve_with(
     before: ConfigurationArguments,
     surroundings: Surroundings<'_>,
 ) -> Result<(), CommandError> {
-    let configuration = configuration.load(before, surroundings.environment)?;
+    let sources = configuration.sources(before, surroundings.environment);
+    let configuration = Configuration::load(sources.clone())?;
     logging::start(
         configuration.settings.log_format,
         &configuration.settings.log_level,
     );
     logging::log_panics();
-    Ok(serve::serve(&configuration)?)
+    Ok(serve::serve(&configuration, sources)?)
 }

@@ -12,6 +12,7 @@ struct Relation {
     holds: fn(&Settings) -> bool,
 }
 
+// Both keys of a relation are reloaded or neither, so that a reload cannot break it (OP-4).
 const RELATIONS: &[Relation] = &[
     // A socket would be called silent before it was ever pinged.
     Relation {
@@ -85,6 +86,19 @@ const RELATIONS: &[Relation] = &[
             free_port || settings.admin_listen != Some(settings.listen)
         },
     },
+    // A listener has both or neither.
+    Relation {
+        first: "server.tls_key",
+        relation: "set beside",
+        second: "server.tls_cert",
+        holds: |settings| settings.tls_key.is_some() || settings.tls_cert.is_none(),
+    },
+    Relation {
+        first: "server.tls_cert",
+        relation: "set beside",
+        second: "server.tls_key",
+        holds: |settings| settings.tls_cert.is_some() || settings.tls_key.is_none(),
+    },
     // Apple takes a key only with all of these.
     Relation {
         first: "push.apns.key_id",
@@ -153,6 +167,17 @@ mod tests {
     #[test]
     fn the_defaults_make_sense() {
         assert_eq!(contradictions(&Configuration::default()), []);
+    }
+
+    /// OP-4: what is reloaded is held against what is reloaded, and never against a value of the start.
+    #[test]
+    fn relations_are_reloaded_as_a_whole() {
+        for relation in RELATIONS {
+            let [first, second] =
+                [relation.first, relation.second].map(|path| Key::find(path).unwrap());
+            let together = first.needs_restart() == second.needs_restart();
+            assert!(together, "{} and {}", relation.first, relation.second);
+        }
     }
 
     #[test]

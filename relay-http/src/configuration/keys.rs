@@ -1,7 +1,7 @@
 //! Every key of the configuration in one table: its name, what it may be, its default, its meaning
 //! and how it is read and shown. Checking, printing and the reference all walk this table (OP-3).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use relay_model::limits::{LIMIT_KEYS, LimitError, LimitKey, LimitRange, LimitValue, MAX_WORKERS};
 
@@ -19,8 +19,14 @@ use crate::client_address::TrustedProxiesError;
 /// token may not be shorter either.
 pub const MIN_SECRET_BYTES: usize = 32;
 
+/// The settings that a running relay reads again (OP-4).
+const RELOADED_SETTINGS: &[(&str, &str)] = &[("telemetry", "log_level")];
+
 /// What a key of yes or no takes.
 const TRUE_OR_FALSE: &str = "true or false";
+
+/// What a key of a file takes.
+const A_PATH: &str = "a path";
 
 /// A key that is not a protocol limit.
 pub struct SettingKey {
@@ -71,6 +77,30 @@ const SETTING_KEYS: &[SettingKey] = &[
             Ok(())
         },
         show: |settings| settings.admin_listen.as_ref().map(ToString::to_string),
+    },
+    SettingKey {
+        section: "server",
+        name: "tls_cert",
+        meaning: "File with the certificate of this server and behind it those of the authorities between (PEM). With server.tls_key, server.listen speaks https and wss; not set: http and ws. Both files are read again on SIGHUP (OP-4).",
+        allowed: A_PATH,
+        secret: false,
+        set: |settings, text| {
+            settings.tls_cert = Some(PathBuf::from(not_empty(text)?));
+            Ok(())
+        },
+        show: |settings| shown_path(settings.tls_cert.as_deref()),
+    },
+    SettingKey {
+        section: "server",
+        name: "tls_key",
+        meaning: "File with the private key of that certificate (PEM: PKCS #8, PKCS #1 or SEC 1), without a passphrase.",
+        allowed: A_PATH,
+        secret: false,
+        set: |settings, text| {
+            settings.tls_key = Some(PathBuf::from(not_empty(text)?));
+            Ok(())
+        },
+        show: |settings| shown_path(settings.tls_key.as_deref()),
     },
     SettingKey {
         section: "server",
@@ -199,16 +229,13 @@ const SETTING_KEYS: &[SettingKey] = &[
         section: "auth",
         name: "jwks_file",
         meaning: "File with the public keys (a JWK Set) that user tokens are signed with (HTTP-4); it is read again when it changes. Without auth.hs256_secret or auth.secret_file no other tokens are accepted then.",
-        allowed: "a path",
+        allowed: A_PATH,
         secret: false,
         set: |settings, text| {
             settings.jwks_file = Some(PathBuf::from(not_empty(text)?));
             Ok(())
         },
-        show: |settings| {
-            let file = settings.jwks_file.as_ref();
-            file.map(|path| path.display().to_string())
-        },
+        show: |settings| shown_path(settings.jwks_file.as_deref()),
     },
     SettingKey {
         section: "auth",
@@ -314,6 +341,10 @@ fn truth(text: &str) -> Result<bool, String> {
         .map_err(|_| "neither true nor false".to_owned())
 }
 
+fn shown_path(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
+}
+
 pub(super) fn not_empty(text: &str) -> Result<&str, String> {
     if text.is_empty() {
         Err("empty".to_owned())
@@ -405,6 +436,26 @@ impl Key {
         matches!(self, Self::Setting(SettingKey { secret: true, .. }))
     }
 
+    /// Whether a running relay keeps the value that it was started with (OP-4).
+    pub fn needs_restart(self) -> bool {
+        match self {
+            Self::Limit(key) => key.needs_restart,
+            Self::Setting(key) => !RELOADED_SETTINGS.contains(&(key.section, key.name)),
+        }
+    }
+
+    /// Whether it has another value in `other` than in `settings`; also of a secret, of which nothing
+    /// can be shown.
+    pub fn differs(self, settings: &Settings, other: &Settings) -> bool {
+        let secret = match self.path().as_str() {
+            "auth.hs256_secret" => settings.hs256_secret != other.hs256_secret,
+            "admin.token" => settings.admin_token != other.admin_token,
+            "database.url" => settings.database != other.database,
+            _ => false,
+        };
+        secret || self.show(settings) != self.show(other)
+    }
+
     /// Its value as it would be written, secrets masked; `None` if it is not set.
     pub fn show(self, settings: &Settings) -> Option<String> {
         match self {
@@ -487,6 +538,50 @@ mod tests {
                 assert_eq!(key.set(&mut settings, &shown), Ok(()), "{}", key.path());
                 assert_eq!(settings, defaults, "{}", key.path());
             }
+        }
+    }
+
+    /// OP-4: every change is noticed, of secrets too.
+    #[test]
+    fn changes_are_noticed() {
+        let before = Settings::default();
+        for (path, one, other) in [
+            (
+                "auth.hs256_secret",
+                "0123456789abcdef0123456789abcdef",
+                "0123456789abcdef0123456789abcdeX",
+            ),
+            (
+                "admin.token",
+                "0123456789abcdef0123456789abcdef",
+                "0123456789abcdef0123456789abcdeX",
+            ),
+            (
+                "database.url",
+                "postgres://relay:one@db/relay",
+                "postgres://relay:two@db/relay",
+            ),
+            (
+                "auth.jwks_url",
+                "https://login.example/one",
+                "https://login.example/two",
+            ),
+            (
+                "telemetry.otlp_endpoint",
+                "https://traces.example/one",
+                "https://traces.example/two",
+            ),
+            ("limits.http_body", "2KiB", "3KiB"),
+        ] {
+            let key = Key::find(path).unwrap();
+            let set = |text| {
+                let mut settings = before.clone();
+                key.set(&mut settings, text).unwrap();
+                settings
+            };
+            assert!(key.differs(&set(one), &set(other)), "{path}");
+            assert!(key.differs(&before, &set(other)), "{path}");
+            assert!(!key.differs(&set(one), &set(one)), "{path}");
         }
     }
 

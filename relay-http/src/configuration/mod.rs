@@ -51,6 +51,10 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where operators connect, if not there.
     pub admin_listen: Option<SocketAddr>,
+    /// The certificate of `listen`, if that speaks TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key.
+    pub tls_key: Option<PathBuf>,
     /// Worker threads; `None` takes one for each core.
     pub workers: Option<usize>,
     /// From which web pages browsers may come (TR-12).
@@ -93,6 +97,8 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
             admin_listen: None,
+            tls_cert: None,
+            tls_key: None,
             workers: None,
             allowed_origins: AllowedOrigins::default(),
             proxies: Proxies::default(),
@@ -136,9 +142,9 @@ pub struct FlagValue {
     pub value: String,
 }
 
-/// What the layers above the defaults are read from. The process environment is passed in, so that
-/// tests need not touch it.
-#[derive(Debug, Default)]
+/// What the layers above the defaults are read from, once or again. The process environment is passed
+/// in, so that tests need not touch it.
+#[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// A file that must exist.
     pub file: Option<PathBuf>,
@@ -477,6 +483,14 @@ mod tests {
             [
                 ("server.listen", "127.0.0.1:8787"),
                 ("server.admin_listen", "127.0.0.1:8787"),
+            ],
+            [
+                ("server.listen", "127.0.0.1:8787"),
+                ("server.tls_cert", "cert.pem"),
+            ],
+            [
+                ("server.listen", "127.0.0.1:8787"),
+                ("server.tls_key", "key.pem"),
             ],
         ] {
             assert_eq!(messages(with_flags(&flags)).len(), 1, "{flags:?}");

@@ -22,6 +22,9 @@ Durations are written like `250ms`, `90s`, `15m`, `24h` or `7d`, sizes like `512
 that is not in this list, or a value outside its range, stops the relay with exit code 64 and a
 message that names the key, where its value came from and what is allowed. `relay config check`
 looks for both; `relay config print` shows the values in force and where each came from.
+
+A change of the file takes effect on SIGHUP where *change* says `reload`, else with the next start
+([OP-4](README.md#op-4-reload)).
 ";
 
 /// Every key with its default, range and meaning, as Markdown.
@@ -35,16 +38,21 @@ pub fn reference() -> String {
             // Writing to a String cannot fail.
             let _ = write!(
                 text,
-                "\n## {section}\n\n| key | default | allowed | meaning |\n|---|---|---|---|\n"
+                "\n## {section}\n\n| key | default | allowed | change | meaning |\n|---|---|---|---|---|\n"
             );
         }
         let default = match key.show(&defaults) {
             Some(value) => format!("`{value}`"),
             None => "not set".to_owned(),
         };
+        let change = if key.needs_restart() {
+            "restart"
+        } else {
+            "reload"
+        };
         let _ = writeln!(
             text,
-            "| `{}` | {default} | {} | {} |",
+            "| `{}` | {default} | {} | {change} | {} |",
             key.path(),
             key.allowed(),
             key.meaning()

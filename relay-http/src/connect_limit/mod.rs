@@ -7,9 +7,11 @@ mod tests;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
@@ -29,28 +31,52 @@ pub(crate) struct TooOften {
 /// Counts the connections of each address. It is shared by all threads of the door, because the
 /// connections of one address come to all of them; nothing is done under its lock but arithmetic.
 #[derive(Debug)]
-pub(crate) struct ConnectLimit {
+pub(crate) struct ConnectLimit(ArcSwap<Counts>);
+
+impl ConnectLimit {
+    /// Nobody has connected yet.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self(ArcSwap::from_pointee(Counts::new(quota(limits))))
+    }
+
+    /// Counts one connection of `address`, under the limits in force. Counting begins anew when they
+    /// have changed (OP-4).
+    ///
+    /// # Errors
+    /// When it is one too many; it does not count then.
+    pub(crate) fn admit(&self, address: IpAddr, limits: &Limits) -> Result<(), TooOften> {
+        let quota = quota(limits);
+        let counts = self.0.load();
+        if counts.quota == quota {
+            return counts.admit(address);
+        }
+        // Of several threads that see the change one has its way; what the others counted meanwhile is
+        // forgotten with what stood before.
+        self.0
+            .compare_and_swap(&counts, Arc::new(Counts::new(quota)));
+        self.0.load().admit(address)
+    }
+}
+
+/// What was counted under one pair of limits.
+#[derive(Debug)]
+struct Counts {
+    quota: Quota,
     limiter: RateLimiter<Source, Sources, RuntimeClock, NoOpMiddleware<Nanos>>,
     /// When addresses are forgotten next, in nanoseconds of the limiter's clock.
     next_sweep: AtomicU64,
 }
 
-impl ConnectLimit {
-    /// Nobody has connected yet.
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let quota = Quota::per_second(rate(limits.connects_per_second))
-            .allow_burst(rate(limits.connect_burst));
+impl Counts {
+    fn new(quota: Quota) -> Self {
         Self {
+            quota,
             limiter: RateLimiter::new(quota, Sources::default(), RuntimeClock::start()),
             next_sweep: AtomicU64::new(0),
         }
     }
 
-    /// Counts one connection of `address`.
-    ///
-    /// # Errors
-    /// When it is one too many; it does not count then.
-    pub(crate) fn admit(&self, address: IpAddr) -> Result<(), TooOften> {
+    fn admit(&self, address: IpAddr) -> Result<(), TooOften> {
         self.sweep();
         let checked = self.limiter.check_key(&Source::of(address));
         checked.map_err(|until| TooOften {
@@ -78,6 +104,10 @@ impl ConnectLimit {
             self.limiter.retain_recent();
         }
     }
+}
+
+fn quota(limits: &Limits) -> Quota {
+    Quota::per_second(rate(limits.connects_per_second)).allow_burst(rate(limits.connect_burst))
 }
 
 /// A limit as the quota takes it; the configuration's range keeps it from being cut.

@@ -14,11 +14,25 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+/// Counts a connection under the default limits.
+fn admit(limit: &ConnectLimit, address: IpAddr) -> Result<(), TooOften> {
+    limit.admit(address, &Limits::default())
+}
+
 /// How many connections are let in at this instant.
 fn admitted(limit: &ConnectLimit, address: IpAddr) -> usize {
+    admitted_under(limit, address, &Limits::default())
+}
+
+fn admitted_under(limit: &ConnectLimit, address: IpAddr, limits: &Limits) -> usize {
     (0..1_000)
-        .take_while(|_| limit.admit(address).is_ok())
+        .take_while(|_| limit.admit(address, limits).is_ok())
         .count()
+}
+
+/// How many addresses are remembered.
+fn known(limit: &ConnectLimit) -> usize {
+    limit.0.load().limiter.len()
 }
 
 /// TR-11: 100 at once, five a second after that, and never more than 100 again.
@@ -28,14 +42,14 @@ async fn burst_and_refill() {
     let one = address("192.0.2.1");
     assert_eq!(admitted(&limit, one), 100);
     assert_eq!(
-        limit.admit(one),
+        admit(&limit, one),
         Err(TooOften {
             wait: Duration::from_millis(200)
         })
     );
     advance(Duration::from_millis(150)).await;
     assert_eq!(
-        limit.admit(one),
+        admit(&limit, one),
         Err(TooOften {
             wait: Duration::from_millis(50)
         })
@@ -75,17 +89,15 @@ async fn addresses_are_forgotten() {
     let busy = address("192.0.2.1");
     assert_eq!(admitted(&limit, busy), 100);
     for low in 0..5_000u32 {
-        limit
-            .admit(Ipv4Addr::from(0x0a00_0000 + low).into())
-            .unwrap();
+        admit(&limit, Ipv4Addr::from(0x0a00_0000 + low).into()).unwrap();
     }
-    assert_eq!(limit.limiter.len(), 5_001);
+    assert_eq!(known(&limit), 5_001);
     advance(CONNECT_SWEEP_INTERVAL).await;
     assert_eq!(admitted(&limit, busy), 5);
-    assert_eq!(limit.limiter.len(), 1);
+    assert_eq!(known(&limit), 1);
     advance(Duration::from_secs(60)).await;
-    limit.admit(address("192.0.2.2")).unwrap();
-    assert_eq!(limit.limiter.len(), 1, "the busy one is forgotten too");
+    admit(&limit, address("192.0.2.2")).unwrap();
+    assert_eq!(known(&limit), 1, "the busy one is forgotten too");
 }
 
 /// TR-11: an attacker with a network of networks fills no more than its share of memory, those who
@@ -97,14 +109,35 @@ async fn sprayed_addresses_are_bounded() {
     assert_eq!(admitted(&limit, busy), 100);
     for network in 0..CONNECT_SOURCES as u128 + 10_000 {
         let sprayed = Ipv6Addr::from_bits((0x2001_0db8 << 96) + (network << 64));
-        limit.admit(sprayed.into()).unwrap();
+        admit(&limit, sprayed.into()).unwrap();
     }
-    assert_eq!(limit.limiter.len(), CONNECT_SOURCES);
+    assert_eq!(known(&limit), CONNECT_SOURCES);
     assert_eq!(admitted(&limit, busy), 0);
-    limit.admit(address("192.0.2.2")).unwrap();
+    admit(&limit, address("192.0.2.2")).unwrap();
     advance(CONNECT_SWEEP_INTERVAL).await;
-    limit.admit(address("192.0.2.2")).unwrap();
-    assert_eq!(limit.limiter.len(), 2);
+    admit(&limit, address("192.0.2.2")).unwrap();
+    assert_eq!(known(&limit), 2);
+}
+
+/// OP-4: other limits hold for the next connection, and counting begins anew.
+#[tokio::test(start_paused = true)]
+async fn limits_can_change() {
+    let limit = ConnectLimit::new(&Limits::default());
+    let one = address("192.0.2.1");
+    assert_eq!(admitted(&limit, one), 100);
+    let fewer = Limits {
+        connect_burst: 3,
+        connects_per_second: 1,
+        ..Limits::default()
+    };
+    assert_eq!(admitted_under(&limit, one, &fewer), 3);
+    assert_eq!(
+        admitted_under(&limit, one, &fewer),
+        0,
+        "the same go on counting"
+    );
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(admitted_under(&limit, one, &fewer), 2);
 }
 
 proptest! {
@@ -136,10 +169,10 @@ proptest! {
             for millis in steps {
                 advance(Duration::from_millis(millis)).await;
                 credit = full.min(credit + millis * 1_000_000);
-                prop_assert_eq!(admitted(&limit, one) as u64, credit / each);
+                prop_assert_eq!(admitted_under(&limit, one, &limits) as u64, credit / each);
                 credit %= each;
                 // Others come too, so that there is something to forget.
-                let _ = limit.admit(address("192.0.2.2"));
+                let _ = limit.admit(address("192.0.2.2"), &limits);
             }
             Ok(())
         })?;

@@ -29,13 +29,20 @@ pub(super) async fn look(configuration: &Configuration) -> Vec<Finding> {
             "server.listen",
             settings.listen,
             "/api/version",
+            settings.tls_cert.is_some(),
         )
         .await,
     ];
     if let Some(admin) = settings.admin_listen {
         // There is no /api/version among the calls of operators.
-        let admin = address("admin address", "server.admin_listen", admin, "/healthz").await;
-        findings.push(admin);
+        let admin = address(
+            "admin address",
+            "server.admin_listen",
+            admin,
+            "/healthz",
+            false,
+        );
+        findings.push(admin.await);
     }
     findings
 }
@@ -45,13 +52,14 @@ async fn address(
     key: &'static str,
     address: SocketAddr,
     path: &str,
+    tls: bool,
 ) -> Finding {
     let error = match server::bind(address) {
         Ok(_) => return Finding::ok(name, format!("{address} is free")),
         Err(error) => error,
     };
     if error.kind() == io::ErrorKind::AddrInUse {
-        return match relay_at(address, path).await {
+        return match relay_at(address, path, tls).await {
             Some(who) => Finding::ok(name, format!("{who} listens on {address}")),
             None => Finding::fail(
                 name,
@@ -69,9 +77,14 @@ async fn address(
     )
 }
 
-async fn relay_at(address: SocketAddr, path: &str) -> Option<String> {
-    let url = crate::command_line::own_url(address)?.join(path).ok()?;
+async fn relay_at(address: SocketAddr, path: &str, tls: bool) -> Option<String> {
+    let mut url = crate::command_line::own_url(address)?.join(path).ok()?;
+    if tls {
+        url.set_scheme("https").ok()?;
+    }
     let client = Client::builder()
+        // Its certificate is for a name, not for this address; nothing is told that is a secret.
+        .tls_danger_accept_invalid_certs(true)
         .timeout(ANSWER_TIMEOUT)
         .no_proxy()
         .build()
@@ -95,7 +108,8 @@ mod tests {
     #[tokio::test]
     async fn addresses_are_judged() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let judge = async |at: SocketAddr| address("a", "server.listen", at, "/healthz").await;
+        let judge =
+            async |at: SocketAddr| address("a", "server.listen", at, "/healthz", false).await;
         let free = judge("127.0.0.1:0".parse().unwrap()).await;
         assert_eq!(free.outcome, Outcome::Ok);
         // Whoever connects there is told nothing.

@@ -7,11 +7,14 @@ mod database;
 mod machine;
 mod push;
 mod secrets;
+mod tls;
 
+use relay_actors::environment::Environment;
 use serde::Serialize;
 
 use crate::configuration::Configuration;
 use crate::exit::ExitStatus;
+use crate::system_environment::SystemEnvironment;
 
 /// How well something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,6 +103,7 @@ pub(crate) async fn examine(configuration: &Configuration) -> Vec<Finding> {
     let mut findings = vec![machine::clock()];
     findings.extend(database::look(configuration).await);
     findings.extend(secrets::look(configuration).await);
+    findings.extend(tls::look(configuration, SystemEnvironment.now()));
     findings.extend(addresses::look(configuration).await);
     findings.extend(push::look(configuration).await);
     findings.push(machine::open_files(&configuration.settings.limits));

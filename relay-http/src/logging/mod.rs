@@ -7,7 +7,9 @@ use std::io::{IsTerminal, stderr};
 use std::sync::OnceLock;
 
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::configuration::{LogFormat, LogLevel};
 use repeat_filter::RepeatFilter;
@@ -15,6 +17,9 @@ pub(crate) use repeat_filter::STRANGERS;
 
 /// What the log of this process holds back; there is one log.
 static REPEATS: OnceLock<RepeatFilter> = OnceLock::new();
+
+/// What decides which lines there are.
+static LEVEL: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging. A second call in one process changes nothing.
 pub(crate) fn start(format: LogFormat, level: &LogLevel) {
@@ -43,11 +48,23 @@ pub(crate) fn start(format: LogFormat, level: &LogLevel) {
             .with_filter(repeats)
             .boxed()
     };
-    // An error means that the process logs already.
-    let _ = tracing_subscriber::registry()
-        .with(level.filter())
+    let (filter, handle) = reload::Layer::new(level.filter());
+    let started = tracing_subscriber::registry()
+        .with(filter)
         .with(lines)
         .try_init();
+    // An error means that the process logs already.
+    if started.is_ok() {
+        let _ = LEVEL.set(handle);
+    }
+}
+
+/// Logs by `level` from the next line on (OP-4).
+pub(crate) fn set_level(level: &LogLevel) {
+    if let Some(handle) = LEVEL.get() {
+        // An error means that the log is gone, and the process with it.
+        let _ = handle.reload(level.filter());
+    }
 }
 
 /// Tells, every now and then and for ever, how many lines were held back.

@@ -17,8 +17,7 @@ use actix_http::{Method, Request, RequestHead, Version, h1};
 use bytes::Bytes;
 use relay_actors::metrics::Metrics;
 use relay_actors::socket::transport::Transport;
-use relay_actors::{ConnectionOrigin, DrainSignal};
-use relay_model::limits::Limits;
+use relay_actors::{ConnectionOrigin, DrainSignal, LiveLimits};
 use relay_model::websocket::handshake::{self, AcceptKey, HandshakeError, UpgradeRequest};
 
 use crate::allowed_origins::AllowedOrigins;
@@ -27,6 +26,7 @@ use crate::client_address::Proxies;
 use crate::connect_limit::ConnectLimit;
 use crate::logging::STRANGERS;
 use crate::refusal::Refusal;
+use crate::tls::Tls;
 use crate::traces::Traces;
 use placement::Placement;
 pub use placement::{Detached, Movable};
@@ -51,9 +51,10 @@ impl<F> StartConnection for F where
 #[derive(Clone)]
 pub struct UpgradeDoor<S> {
     authenticator: Authenticator,
-    limits: Arc<Limits>,
+    limits: LiveLimits,
     origins: Arc<AllowedOrigins>,
     proxies: Arc<Proxies>,
+    tls: Option<Tls>,
     connect_limit: Arc<ConnectLimit>,
     placement: Arc<Placement>,
     drain: DrainSignal,
@@ -65,13 +66,15 @@ pub struct UpgradeDoor<S> {
 impl<S: StartConnection> UpgradeDoor<S> {
     /// A door that lets in whom `authenticator` knows and hands them to `start`. Browsers may come
     /// from pages of the same host (TR-12), and nobody is trusted to name clients (TR-11).
-    pub fn new(authenticator: Authenticator, limits: Arc<Limits>, start: S) -> Self {
+    pub fn new(authenticator: Authenticator, limits: impl Into<LiveLimits>, start: S) -> Self {
+        let limits = limits.into();
         Self {
             authenticator,
-            connect_limit: Arc::new(ConnectLimit::new(&limits)),
+            connect_limit: Arc::new(ConnectLimit::new(&limits.load())),
             limits,
             origins: Arc::default(),
             proxies: Arc::default(),
+            tls: None,
             placement: Arc::new(Placement::new(1)),
             drain: DrainSignal::default(),
             metrics: Arc::default(),
@@ -96,6 +99,12 @@ impl<S: StartConnection> UpgradeDoor<S> {
             proxies: Arc::new(proxies),
             ..self
         }
+    }
+
+    /// The same door behind TLS, if there is any.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The same door, closed once `drain` says so (DR-1).
@@ -135,6 +144,11 @@ impl<S: StartConnection> UpgradeDoor<S> {
         &self.proxies
     }
 
+    /// What comes before HTTP.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     /// Where it counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -151,7 +165,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
     }
 
     /// The limits in force.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &LiveLimits {
         &self.limits
     }
 
@@ -163,7 +177,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
         self,
         (request, framed): (Request, Framed<T, h1::Codec>),
     ) -> Result<(), Infallible> {
-        let deadline = self.limits.close_timeout;
+        let deadline = self.limits.load().close_timeout;
         let client = request
             .peer_addr()
             .map(|peer| self.proxies.client(peer, &request.head().headers));
@@ -239,7 +253,7 @@ impl<S: StartConnection> UpgradeDoor<S> {
         // A peer without an address has left already, or is a pipe in memory.
         let counted = client.filter(|client| self.proxies.are_counted(client.ip()));
         if let Some(client) = counted {
-            self.connect_limit.admit(client.ip())?;
+            self.connect_limit.admit(client.ip(), &self.limits.load())?;
         }
         let identity = self.authenticator.identify(headers).await?;
         Ok((origin::origin_of(identity, request, client), key))

@@ -127,7 +127,7 @@ impl Relay {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Result<HttpAnswer, reqwest::Error> {
-        let url = format!("http://{address}{path}");
+        let url = self.url(address, path);
         let mut request = self.client.request(method, url);
         for (name, value) in headers {
             request = request.header(*name, *value);

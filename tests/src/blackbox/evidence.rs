@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
 
@@ -36,6 +37,16 @@ impl Evidence {
     /// All lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines.borrow().clone()
+    }
+
+    /// Those with this message, as JSON.
+    pub fn told(&self, message: &str) -> Vec<Value> {
+        let lines = self.lines.borrow();
+        let read = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        read.filter(|line: &Value| line["message"] == message)
+            .collect()
     }
 
     /// Waits until `found` finds something in the lines.

@@ -46,7 +46,7 @@ impl Relay {
     /// # Panics
     /// When there is no page.
     pub async fn figures(&self) -> Figures {
-        let url = format!("http://{}/metrics", self.address());
+        let url = self.url(self.address(), "/metrics");
         let asked = self.client.get(url).timeout(super::DEADLINE).send().await;
         let answer = asked.unwrap_or_else(|error| panic!("{error}{}", self.evidence().tail()));
         assert_eq!(answer.status(), 200);

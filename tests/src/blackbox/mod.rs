@@ -41,6 +41,7 @@ mod switch;
 mod timeline;
 mod token;
 mod trace_collector;
+mod trust;
 
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ pub use switch::Switch;
 pub use timeline::{interest, snapshot, snapshot_payload};
 pub use token::{Claims, mint};
 pub use trace_collector::{TraceCollector, hex};
+pub use trust::Trust;
 
 /// How long a test waits for what must happen. Long, because it is only used up by a failure.
 pub const DEADLINE: Duration = Duration::from_secs(20);

@@ -18,6 +18,7 @@ use super::database::Database;
 use super::evidence::Evidence;
 use super::raw::RawSocket;
 use super::socket::Socket;
+use super::trust::Trust;
 use super::{DEADLINE, LOOK_AGAIN, relay_binary};
 
 /// What the relays of the tests sign with.
@@ -30,6 +31,7 @@ pub struct Site {
     home: Arc<Home>,
     settings: Vec<(String, String)>,
     confinement: Confinement,
+    trust: Option<Trust>,
 }
 
 /// What the operating system holds a site's relays to.
@@ -84,6 +86,7 @@ impl Site {
             folder: Arc::new(folder),
             settings: Vec::new(),
             confinement: Confinement::None,
+            trust: None,
         };
         site.with(settings)
     }
@@ -117,6 +120,14 @@ impl Site {
     pub fn without_rights(&self) -> Self {
         let mut site = self.clone();
         site.confinement = Confinement::NoRights;
+        site
+    }
+
+    /// The same, for relays that speak TLS with a certificate from this authority: everybody who connects
+    /// to them by the means of [`Relay`] does so too, but for [`Relay::tcp`] and [`Relay::raw`].
+    pub fn trusting(&self, trust: &Trust) -> Self {
+        let mut site = self.clone();
+        site.trust = Some(trust.clone());
         site
     }
 
@@ -205,7 +216,11 @@ impl Site {
         let (address, admin_address) = evidence
             .wait_for("the address that the relay listens on", listen_addresses)
             .await;
-        let client = Client::builder().no_proxy().build().expect("a client");
+        let mut client = Client::builder().no_proxy();
+        if let Some(trust) = &self.trust {
+            client = client.tls_certs_only([trust.certificate()]);
+        }
+        let client = client.build().expect("a client");
         Relay {
             site: self.clone(),
             child,
@@ -270,6 +285,13 @@ impl Relay {
         self.child.id().expect("the relay runs")
     }
 
+    /// The URL of what it serves at one of its addresses; operators have no TLS.
+    pub(super) fn url(&self, address: SocketAddr, path: &str) -> String {
+        let secure = self.site.trust.is_some() && address == self.address;
+        let scheme = if secure { "https" } else { "http" };
+        format!("{scheme}://{address}{path}")
+    }
+
     /// Its log.
     pub fn evidence(&self) -> &Evidence {
         &self.evidence
@@ -322,12 +344,14 @@ impl Relay {
     /// Connects a device by way of `address`, without registering it.
     pub async fn upgrade_at(&self, address: SocketAddr, device: &Device) -> Socket {
         let headers = device.upgrade_headers();
-        Socket::upgrade(address, device, &headers, self.evidence.clone()).await
+        let trust = self.site.trust.as_ref();
+        Socket::upgrade(address, trust, device, &headers, self.evidence.clone()).await
     }
 
     /// Connects a device with these headers.
     pub async fn upgrade_with(&self, device: &Device, headers: &[(String, String)]) -> Socket {
-        Socket::upgrade(self.address, device, headers, self.evidence.clone()).await
+        let trust = self.site.trust.as_ref();
+        Socket::upgrade(self.address, trust, device, headers, self.evidence.clone()).await
     }
 
     /// Connects a device whose bytes the test writes itself.
@@ -368,6 +392,18 @@ impl Relay {
             self.evidence.lines().iter().any(said)
         })
         .await;
+    }
+
+    /// Has it read its configuration again, and returns the next line of its log with this message.
+    ///
+    /// # Panics
+    /// When there is none within [`DEADLINE`].
+    pub async fn reload(&self, message: &str) -> Value {
+        let before = self.evidence.told(message).len();
+        self.signal("HUP").await;
+        let is_told = async || self.evidence.told(message).len() > before;
+        self.eventually(message, is_told).await;
+        self.evidence.told(message).swap_remove(before)
     }
 
     /// Lets its files grow again.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
@@ -22,6 +23,7 @@ use super::evidence::{Evidence, Transcript};
 use super::frame::Frame;
 use super::leaks::note_secret;
 use super::rpc::rpc_request;
+use super::trust::Trust;
 
 /// A connection of a device.
 pub struct Socket {
@@ -29,10 +31,16 @@ pub struct Socket {
     pub device: Device,
     /// The reply to its last registration; null before.
     pub session: Value,
-    stream: WebSocketStream<TcpStream>,
+    stream: WebSocketStream<Box<dyn ByteStream>>,
+    port: u16,
     unread: VecDeque<Frame>,
     transcript: Transcript,
 }
+
+/// What frames go over: TCP, with TLS or without.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// What came from the relay.
 enum Received {
@@ -44,6 +52,7 @@ enum Received {
 impl Socket {
     pub(super) async fn upgrade(
         address: SocketAddr,
+        trust: Option<&Trust>,
         device: &Device,
         headers: &[(String, String)],
         evidence: Evidence,
@@ -59,13 +68,23 @@ impl Socket {
         }
         let upgrading = async {
             let stream = TcpStream::connect(address).await.map_err(Error::Io)?;
-            client_async(request, stream).await
+            let port = stream.local_addr().map_err(Error::Io)?.port();
+            let stream: Box<dyn ByteStream> = match trust {
+                None => Box::new(stream),
+                Some(trust) => {
+                    let secured = trust.secure(address, stream).await;
+                    Box::new(secured.map_err(Error::Io)?)
+                }
+            };
+            let (stream, _) = client_async(request, stream).await?;
+            Ok::<_, Error>((stream, port))
         };
         match tokio::time::timeout(DEADLINE, upgrading).await {
-            Ok(Ok((stream, _))) => Self {
+            Ok(Ok((stream, port))) => Self {
                 device: device.clone(),
                 session: Value::Null,
                 stream,
+                port,
                 unread: VecDeque::new(),
                 transcript,
             },
@@ -75,12 +94,8 @@ impl Socket {
     }
 
     /// The port of this side.
-    ///
-    /// # Panics
-    /// When the connection has failed already.
     pub fn port(&self) -> u16 {
-        let address = self.stream.get_ref().local_addr();
-        address.expect("the socket is connected").port()
+        self.port
     }
 
     /// Sends a frame.

@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 
 /// The lines with this message that are about `connection`, or about any.
 fn lines(relay: &Relay, message: &str, connection: Option<&str>) -> Vec<Value> {
-    let lines = relay.evidence().lines();
+    let lines = relay.evidence().told(message);
     lines
-        .iter()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|line| line["message"] == message)
+        .into_iter()
         .filter(|line| connection.is_none_or(|id| line["connection"] == id))
         .collect()
 }

@@ -37,6 +37,7 @@ pub enum PublicKeysError {
 pub struct PublicKeys {
     published: watch::Receiver<Published>,
     wanted: Arc<Notify>,
+    ordered: Arc<Notify>,
     pace: Pace,
 }
 
@@ -129,11 +130,13 @@ impl PublicKeys {
     ) -> Self {
         let (publisher, published) = watch::channel(first);
         let wanted = Arc::new(Notify::new());
+        let ordered = Arc::new(Notify::new());
         let reader = Reader {
             source,
             from,
             publisher,
             wanted: Arc::clone(&wanted),
+            ordered: Arc::clone(&ordered),
             pace,
             limits: limits.clone(),
         };
@@ -141,8 +144,15 @@ impl PublicKeys {
         Self {
             published,
             wanted,
+            ordered,
             pace,
         }
+    }
+
+    /// Has the keys read again at once, however short a time ago that was: an operator asks (OP-4). Keys
+    /// that cannot be used are refused with a log line, and those in force stay.
+    pub(crate) fn reload(&self) {
+        self.ordered.notify_one();
     }
 
     /// Looks at the keys; waits for nobody.
@@ -178,7 +188,10 @@ struct Reader<S> {
     /// Its name in the log.
     from: String,
     publisher: watch::Sender<Published>,
+    /// Tokens with unknown keys ask.
     wanted: Arc<Notify>,
+    /// An operator asks.
+    ordered: Arc<Notify>,
     pace: Pace,
     limits: Limits,
 }
@@ -188,8 +201,13 @@ impl<S: KeySource> Reader<S> {
         loop {
             let reloads = self.publisher.borrow().reloads;
             let due = reloads.due(self.pace).unwrap_or_else(Instant::now);
+            let mut is_ordered = false;
             tokio::select! {
                 () = self.publisher.closed() => return,
+                () = self.ordered.notified() => {
+                    self.source.reject();
+                    is_ordered = true;
+                }
                 () = self.wanted.notified() => {
                     // Asked for before the reading that has just ended.
                     if !reloads.may_begin(self.pace, Instant::now()) {
@@ -201,7 +219,7 @@ impl<S: KeySource> Reader<S> {
             self.publisher
                 .send_modify(|published| published.reloads.begin(Instant::now()));
             let read = self.read().await;
-            self.publish(read);
+            self.publish(read, is_ordered);
         }
     }
 
@@ -220,7 +238,7 @@ impl<S: KeySource> Reader<S> {
         Ok((!known.is_some_and(|known| known.is_same(&keys))).then_some(keys))
     }
 
-    fn publish(&self, read: Result<Option<KeySet>, ReadError>) {
+    fn publish(&self, read: Result<Option<KeySet>, ReadError>, is_ordered: bool) {
         let succeeded = read.is_ok();
         let mut failures = 0;
         let (keys, error) = match read {
@@ -239,8 +257,8 @@ impl<S: KeySource> Reader<S> {
             has_keys = published.keys.is_some();
         });
         match error {
-            // The first of a row, then ever fewer.
-            Some(error) if (failures + 1).is_power_of_two() => tracing::warn!(
+            // The first of a row, then ever fewer; whoever orders a reading learns what came of it.
+            Some(error) if is_ordered || (failures + 1).is_power_of_two() => tracing::warn!(
                 from = self.from,
                 %error,
                 failures = failures + 1,

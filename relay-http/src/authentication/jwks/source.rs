@@ -42,7 +42,8 @@ pub(super) trait KeySource: Send + 'static {
     /// Reads it once. Whoever calls sets the deadline.
     fn read(&mut self) -> impl Future<Output = Result<Reading, SourceError>> + Send;
 
-    /// Told that the text of the last reading could not be used.
+    /// Has the next reading bring the text although it may look unchanged: that of the last one could not
+    /// be used, or somebody says that it is another.
     fn reject(&mut self) {}
 }
 

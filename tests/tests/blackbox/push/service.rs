@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::KeyPair;
 use relay_tests::blackbox::DEADLINE;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -27,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
+
+use crate::certificates::Authority;
 
 /// Where access tokens are fetched.
 const TOKEN_PATH: &str = "/token";
@@ -219,28 +221,18 @@ pub(super) fn signing_key() -> KeyPair {
 }
 
 fn certificate() -> (String, ServerConfig) {
-    let key = || KeyPair::generate().expect("a key");
-    let (authority_key, server_key) = (key(), key());
-    let mut authority = CertificateParams::new(Vec::new()).expect("no names");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let certificate = authority
-        .self_signed(&authority_key)
-        .expect("a certificate");
-    let issuer = Issuer::new(authority, authority_key);
-    let server = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
-    let server = server
-        .signed_by(&server_key, &issuer)
-        .expect("a certificate");
+    let authority = Authority::new();
+    let pair = authority.issue();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let private = PrivateKeyDer::try_from(server_key.serialize_der()).expect("PKCS #8");
+    let private = PrivateKeyDer::try_from(pair.key_der()).expect("PKCS #8");
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("TLS 1.2 and 1.3")
         .with_no_client_auth()
-        .with_single_cert(vec![server.der().clone()], private)
+        .with_single_cert(vec![pair.der.into()], private)
         .expect("a key of the certificate");
     config.alpn_protocols = vec![b"h2".to_vec()];
-    (certificate.pem(), config)
+    (authority.pem, config)
 }
 
 async fn serve(

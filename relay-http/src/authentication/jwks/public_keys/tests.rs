@@ -138,6 +138,31 @@ async fn rotation_shows_at_once() {
     assert_eq!(stage.reads(), 2);
 }
 
+/// OP-4: an operator has the keys read at once, also within the shortest interval; bad ones change
+/// nothing, and tokens still wait for the interval.
+#[tokio::test(start_paused = true)]
+async fn an_operator_does_not_wait() {
+    let stage = Stage::new(Act::Answer(set_of(&["old"])));
+    let keys = stage.start();
+    assert!(finds(&keys, "old").await);
+    for (act, known) in [
+        (Act::Answer(set_of(&["new"])), "new"),
+        (Act::Answer(b"{".to_vec()), "new"),
+        (Act::Answer(set_of(&["newer"])), "newer"),
+    ] {
+        stage.set(act);
+        let reads = stage.reads();
+        keys.reload();
+        pass(Duration::from_millis(1)).await;
+        assert_eq!(stage.reads(), reads + 1);
+        assert!(knows(&keys.look(), known), "{known}");
+    }
+    assert!(!finds(&keys, "old").await);
+    assert_eq!(stage.reads(), 4);
+    // One for each order, and one for the set that could not be used.
+    assert_eq!(stage.0.rejected.load(Ordering::Relaxed), 4);
+}
+
 /// HTTP-4: without any new key, one that was taken away goes with the next refresh.
 #[tokio::test(start_paused = true)]
 async fn removed_keys_go_with_the_refresh() {
