@@ -192,7 +192,10 @@ async fn two_signals_at_once_are_one() {
         log.iter().any(|line| line.contains("\"stopped\"")),
         "{log:?}"
     );
-    assert!(!log.iter().any(|line| line.contains("a second signal:")), "{log:?}");
+    assert!(
+        !log.iter().any(|line| line.contains("a second signal:")),
+        "{log:?}"
+    );
 }
 
 /// A device that is connected and then does nothing; with what it has received.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use futures_util::stream::iter;
 use relay_tests::blackbox::{Account, Backend, Device, Frame, Relay, Site, Socket, Switch};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 /// What the drain is given: with so many phones that ask without a pause it is used up.
 const SETTINGS: [(&str, &str); 2] = [("drain.timeout", "2s"), ("drain.close_spread", "2s")];
@@ -98,14 +98,15 @@ impl Front {
     async fn phone(&self, mut socket: Socket, holds: bool) -> BTreeMap<Outcome, usize> {
         let mut outcomes = BTreeMap::new();
         if holds {
-            socket.request("held", HOLD, json!(0)).await;
-            *outcomes
-                .entry(self.outcome(&mut socket, "held").await)
-                .or_default() += 1;
+            let id = format!("held by {}", socket.device.id);
+            socket.request(&id, HOLD, json!(0)).await;
+            let outcome = self.outcome(&mut socket, &id).await;
+            *outcomes.entry(outcome).or_default() += 1;
             assert!(outcomes.contains_key(&Outcome::Closed), "{outcomes:?}");
         }
         for number in 0.. {
-            let (id, asked_at_green) = (format!("r{number}"), self.is_green(&socket));
+            let id = format!("{number} of {}", socket.device.id);
+            let asked_at_green = self.is_green(&socket);
             socket.request(&id, "ask", json!(number)).await;
             let outcome = self.outcome(&mut socket, &id).await;
             *outcomes.entry(outcome).or_default() += 1;
@@ -187,14 +188,14 @@ async fn a_deploy_strands_nobody() {
         .collect()
         .await;
 
-    let (mut desktop_tasks, mut phone_tasks) = (Vec::new(), Vec::new());
+    let (mut desktop_stories, mut phone_stories) = (JoinSet::new(), JoinSet::new());
     for (number, (desktop, phones)) in connected.into_iter().enumerate() {
         let at = Arc::clone(&front);
-        desktop_tasks.push(tokio::spawn(async move { at.desktop(desktop).await }));
+        desktop_stories.spawn(async move { at.desktop(desktop).await });
         for (which, phone) in phones.into_iter().enumerate() {
             let holds = (2 * number + which).is_multiple_of(HOLDING);
             let at = Arc::clone(&front);
-            phone_tasks.push(tokio::spawn(async move { at.phone(phone, holds).await }));
+            phone_stories.spawn(async move { at.phone(phone, holds).await });
         }
     }
     front.switch.turn(front.green.address());
@@ -203,7 +204,12 @@ async fn a_deploy_strands_nobody() {
     assert_eq!(status.code(), Some(0), "{}", blue.evidence().tail());
     let mut awaited = BTreeMap::from([("device", 3 * desktops), ("answer", 2 * desktops)]);
     while awaited.values().any(|left| *left > 0) {
-        let what = arrivals.recv().await.expect("the devices live");
+        // Nobody's story is over yet, unless it failed.
+        let what = tokio::select! {
+            what = arrivals.recv() => what.expect("the devices live"),
+            Some(Err(failed)) = desktop_stories.join_next() => panic!("a desktop: {failed}"),
+            Some(Err(failed)) = phone_stories.join_next() => panic!("a phone: {failed}"),
+        };
         *awaited.get_mut(what).expect("one of them") -= 1;
     }
 
@@ -217,12 +223,10 @@ async fn a_deploy_strands_nobody() {
                 WHERE status = 'offline' AND reason <> 'relay_stopped'";
     assert_eq!(front.green.site().database().number(gone), 0);
     end.send_replace(true);
-    for desktop in join_all(desktop_tasks).await {
-        desktop.expect("a desktop's story");
-    }
+    desktop_stories.join_all().await;
     let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
-    for phone in join_all(phone_tasks).await {
-        for (outcome, count) in phone.expect("a phone's story") {
+    for story in phone_stories.join_all().await {
+        for (outcome, count) in story {
             *outcomes.entry(outcome).or_default() += count;
         }
     }

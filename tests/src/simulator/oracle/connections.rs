@@ -88,7 +88,10 @@ impl Facts<'_> {
                     device.session.is_some() && checking.resume == device.session && !in_doubt;
                 checking.resume.is_some() && !resumable
             }
-            ("relayDraining", Some(_)) => stopping,
+            ("relayDraining", Some(_)) => {
+                connection.refused_draining = true;
+                stopping
+            }
             ("desktopForgotten", Some(checking)) => {
                 connection.refused_forgotten = true;
                 // It may have been a route for a moment, and have replaced another one.
@@ -142,7 +145,11 @@ impl Facts<'_> {
         findings.check(has_cause, Invariant::NoSurprise, || {
             format!("{number} was closed {code} without a cause")
         });
+        let refused = self.connection(number).refused_draining;
         self.connection_mut(number).closed = Some(code);
+        if code == 1012 && !refused {
+            self.closing_since.get_or_insert(now);
+        }
     }
 
     /// The stream ended: behind a close, or because the device did not read its close in time.

@@ -63,6 +63,8 @@ pub(super) struct Connection {
     pub(super) removed: bool,
     /// Its registration was refused as its device is forgotten.
     pub(super) refused_forgotten: bool,
+    /// It was refused with `relayDraining`.
+    pub(super) refused_draining: bool,
     /// How often it heard of each device that it is forgotten, and of which in this step.
     pub(super) unlinked: BTreeMap<DeviceNo, usize>,
     pub(super) news: BTreeSet<DeviceNo>,
@@ -91,6 +93,7 @@ impl Connection {
             awaits_status: false,
             removed: false,
             refused_forgotten: false,
+            refused_draining: false,
             unlinked: BTreeMap::new(),
             news: BTreeSet::new(),
         }
@@ -163,6 +166,8 @@ pub(super) struct Facts<'a> {
     pub(super) connections: Vec<Connection>,
     pub(super) devices: Vec<Device>,
     pub(super) stopping: bool,
+    /// When a drain was first seen to close a socket.
+    pub(super) closing_since: Option<Duration>,
     /// Until when the database did badly.
     pub(super) bad_weather_until: Duration,
 }
@@ -188,6 +193,7 @@ impl<'a> Facts<'a> {
             connections: Vec::new(),
             devices: cast.devices().map(|_| device.clone()).collect(),
             stopping: false,
+            closing_since: None,
             bad_weather_until: Duration::ZERO,
         }
     }

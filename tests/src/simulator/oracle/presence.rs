@@ -65,13 +65,18 @@ impl Presence {
         }
         // What a device reads late may be old.
         if facts.connection(receiver).attentive {
-            findings.check(!facts.stopping, Invariant::Presence, || {
-                format!("{receiver} was told of {desktop} while the relay stops")
+            let closing = facts.closing_since.is_some_and(|since| facts.now > since);
+            findings.check(!closing, Invariant::Presence, || {
+                format!("{receiver} was told of {desktop} while a drain closes (DR-3)")
             });
             if word == Word::Reconnecting {
                 self.dropped.push(desktop);
             }
             let removed = facts.device(desktop).exile.is_recent(facts.quiet_at);
+            let may_be_at_the_next = facts.stopping && word == Word::Disconnected && !removed;
+            findings.check(!may_be_at_the_next, Invariant::Presence, || {
+                format!("{receiver} was told while the relay drains that {desktop} is gone (DR-5)")
+            });
             let too_early = word == Word::Disconnected
                 && !removed
                 && facts.truth(facts.device(desktop).standing, facts.now)
