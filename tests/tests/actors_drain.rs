@@ -414,3 +414,29 @@ async fn a_long_drain_is_known_to_the_next_relay() {
     let _desktop = new.desktop_again(account, id).await;
     assert_eq!(visitor.next_status().await.0, "online");
 }
+
+/// DR-2: presence that the database does not take is not waited for; it is tried again until the end, and
+/// what the database takes by then is kept.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_database_that_takes_nothing_holds_no_drain() {
+    let run = Run::start();
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let leaver = run.desktop(run.account()).await;
+    pass(SECOND).await;
+    run.store.set_failing(true);
+    leaver.vanish();
+    pass(MOMENT).await;
+    let begun = Instant::now();
+    run.relay.drain("test");
+    assert_eq!(desktop.next_close().await, 1012);
+    assert!(
+        begun.elapsed() < CLOSE_SPREAD + SECOND,
+        "{:?}",
+        begun.elapsed()
+    );
+    run.store.set_failing(false);
+    run.relay.drained().await;
+    let row = row(&run, account, desktop.id).await;
+    assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
+}

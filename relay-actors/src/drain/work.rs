@@ -45,6 +45,12 @@ impl Workers {
         let push = self.push.send(ReadPushState).await.unwrap_or_default();
         // Last, as what the others do leads to it.
         let store = self.store.send(ReadStoreState).await?;
+        // A database that is away or full may stay so. What waits is tried once more at the end.
+        let presence = if store.presence_stuck {
+            0
+        } else {
+            store.presence
+        };
         Ok(DrainWork {
             requests: requests.map(|pair| pair.pending).sum(),
             frames: reading
@@ -53,7 +59,7 @@ impl Workers {
                     lanes.iter().map(|lane| lane.messages).sum::<u64>()
                 })
                 .sum(),
-            database: store.calls + store.presence,
+            database: store.awaited + presence,
             push: push.queued + push.in_flight,
         })
     }

@@ -42,6 +42,8 @@ pub(super) struct Gate {
     /// which only read.
     writing: Arc<Semaphore>,
     present: Arc<AtomicUsize>,
+    /// Those among them whose deadline has not come: somebody waits for them.
+    awaited: Arc<AtomicUsize>,
     max_present: usize,
     connections: usize,
     timeout: Duration,
@@ -50,6 +52,14 @@ pub(super) struct Gate {
 
 /// One of the calls that wait or run.
 struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// Takes one, and tells how many there were before.
+    fn take(places: &Arc<AtomicUsize>) -> (Self, usize) {
+        let before = places.fetch_add(1, Ordering::AcqRel);
+        (Self(Arc::clone(places)), before)
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -64,7 +74,8 @@ impl Gate {
         Self {
             running: Arc::new(Semaphore::new(connections)),
             writing: Arc::new(Semaphore::new((connections / 2).max(1))),
-            present: Arc::new(AtomicUsize::new(0)),
+            present: Arc::default(),
+            awaited: Arc::default(),
             max_present: limits.database_queue,
             connections,
             timeout: limits.database_timeout,
@@ -100,10 +111,11 @@ impl Gate {
         access: Access,
         begin: impl FnOnce() -> StoreFuture<T> + 'static,
     ) -> Result<T, StoreError> {
-        let place = Place(Arc::clone(&self.present));
-        if self.present.fetch_add(1, Ordering::AcqRel) >= self.max_present {
+        let (place, before) = Place::take(&self.present);
+        if before >= self.max_present {
             return Err(StoreError::QueueFull);
         }
+        let _awaited = Place::take(&self.awaited);
         let came = Instant::now();
         let deadline = came + self.timeout;
         let permits = timeout_at(deadline, self.permits(access)).await;
@@ -132,6 +144,12 @@ impl Gate {
     /// How many calls wait or run.
     pub(super) fn present(&self) -> usize {
         self.present.load(Ordering::Acquire)
+    }
+
+    /// How many of them somebody waits for. A call that outlives its deadline is not one: its answer is of
+    /// use to nobody.
+    pub(super) fn awaited(&self) -> usize {
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// How many connections calls use.

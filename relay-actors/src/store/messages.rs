@@ -100,8 +100,12 @@ pub(crate) struct ReadStoreState;
 pub struct StoreState {
     /// Calls to the database that wait or run.
     pub calls: usize,
+    /// Those among them whose deadline has not come.
+    pub awaited: usize,
     /// Devices whose presence waits to be written.
     pub presence: usize,
+    /// The database does not take presence at present; it is tried again.
+    pub presence_stuck: bool,
     /// Heartbeats that wait to be written.
     pub heartbeats: usize,
 }

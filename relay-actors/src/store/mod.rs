@@ -45,6 +45,8 @@ pub(crate) struct StoreActor {
     heartbeats: IndexMap<DeviceId, HeartbeatWrite>,
     /// A batch of presence changes is being stored, or waits for its time.
     writing_presence: bool,
+    /// The last batch could not be stored and is tried again.
+    presence_stuck: bool,
     next_presence_batch: Instant,
     released: bool,
     /// This instance drains: it owns nothing any more, so it would take its own devices for lost.
@@ -63,6 +65,7 @@ impl StoreActor {
             presence: PresenceBatch::default(),
             heartbeats: IndexMap::new(),
             writing_presence: false,
+            presence_stuck: false,
             next_presence_batch: Instant::now(),
             released: false,
             draining: false,
@@ -211,6 +214,7 @@ impl StoreActor {
         let call = self.write(move |store| store.write_presence(batch));
         ctx.spawn(call.into_actor(self).map(move |result, actor, ctx| {
             actor.writing_presence = false;
+            actor.presence_stuck = false;
             match result {
                 Ok(()) => actor.write_presence(ctx),
                 Err(StoreError::Failed(error)) => {
@@ -219,6 +223,7 @@ impl StoreActor {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "presence waits for the database");
+                    actor.presence_stuck = true;
                     actor.presence.put_back(writes);
                     ctx.run_later(RETRY_PAUSE, Self::write_presence);
                 }
@@ -353,7 +358,9 @@ impl Handler<ReadStoreState> for StoreActor {
     fn handle(&mut self, _: ReadStoreState, _: &mut Self::Context) -> StoreState {
         StoreState {
             calls: self.gate.present(),
+            awaited: self.gate.awaited(),
             presence: self.presence.len(),
+            presence_stuck: self.presence_stuck,
             heartbeats: self.heartbeats.len(),
         }
     }

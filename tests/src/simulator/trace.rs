@@ -92,9 +92,9 @@ pub enum What {
     /// What a desktop's registry holds, if there is one.
     Pair(DeviceNo, Option<PairState>),
     /// What a device's connection holds, if it has a route.
-    Socket(DeviceNo, Option<SocketState>),
+    Socket(DeviceNo, Option<Box<SocketState>>),
     /// What the relay holds.
-    State(RelayState),
+    State(Box<RelayState>),
     /// An actor that everything depends on panicked.
     Fatal(String),
     /// Nothing more happens at this instant. The probes since the last such entry are of now.

@@ -397,6 +397,7 @@ impl World {
             if member.account == account && side.open && may_hold_much {
                 // A socket that ends between the question and the answer holds nothing.
                 let socket = self.relay.socket_state(id, member.id).await.ok().flatten();
+                let socket = socket.map(Box::new);
                 self.log.note(What::Socket(side.device, socket));
             }
         }
@@ -404,7 +405,7 @@ impl World {
 
     async fn probe_state(&self) {
         let state = self.relay.state().await.expect("the relay lives");
-        self.log.note(What::State(state));
+        self.log.note(What::State(Box::new(state)));
     }
 
     /// Puts something on the agenda, `after` from now or at the first free instant behind that.

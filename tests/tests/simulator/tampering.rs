@@ -666,7 +666,7 @@ fn leftovers_are_seen() {
         },
     ] {
         let mut trace = run.trace.clone();
-        trace[state].what = What::State(leftover);
+        trace[state].what = What::State(Box::new(leftover));
         assert!(is_caught(&run, trace, Invariant::NothingLeft));
     }
     let mut trace = run.trace.clone();

@@ -195,7 +195,7 @@ impl Oracle<'_> {
             }
             What::State(state) => {
                 bounds::relay(&self.facts, state, findings);
-                self.presence.counted(*state);
+                self.presence.counted(**state);
             }
             What::Listed(account, devices) => {
                 ending::listed(&self.facts, *account, devices, findings);
