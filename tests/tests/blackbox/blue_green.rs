@@ -1,7 +1,7 @@
 //! A deploy under load: two relays on one database, a switch in front of them, and the old one drains
 //! (DR-5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -34,7 +34,7 @@ struct Front {
     /// Told when the devices may leave.
     over: watch::Receiver<bool>,
     /// Devices that are registered at the new relay, and phones that had an answer there.
-    arrived: mpsc::UnboundedSender<&'static str>,
+    arrived: mpsc::UnboundedSender<(&'static str, String)>,
 }
 
 impl Front {
@@ -66,10 +66,15 @@ impl Front {
                 let device = socket.device.clone();
                 *socket = self.connect(&device).await;
                 assert!(self.is_green(socket), "the switch was turned before");
-                self.arrived.send("device").expect("the test waits");
+                self.arrives("device", socket);
                 None
             }
         }
+    }
+
+    fn arrives(&self, what: &'static str, socket: &Socket) {
+        let arrival = (what, socket.device.id.clone());
+        self.arrived.send(arrival).expect("the test waits");
     }
 
     async fn is_over(&self) {
@@ -114,7 +119,7 @@ impl Front {
                 break;
             }
         }
-        self.arrived.send("answer").expect("the test waits");
+        self.arrives("answer", &socket);
         loop {
             tokio::select! {
                 biased;
@@ -202,15 +207,25 @@ async fn a_deploy_strands_nobody() {
     blue.signal("TERM").await;
     let status = blue.exit_status().await;
     assert_eq!(status.code(), Some(0), "{}", blue.evidence().tail());
-    let mut awaited = BTreeMap::from([("device", 3 * desktops), ("answer", 2 * desktops)]);
-    while awaited.values().any(|left| *left > 0) {
+    let mut awaited = BTreeSet::new();
+    for (desktop, phones) in &devices {
+        awaited.insert(("device", desktop.id.clone()));
+        for phone in phones {
+            awaited.extend(["device", "answer"].map(|what| (what, phone.id.clone())));
+        }
+    }
+    while !awaited.is_empty() {
         // Nobody's story is over yet, unless it failed.
         let what = tokio::select! {
             what = arrivals.recv() => what.expect("the devices live"),
-            Some(Err(failed)) = desktop_stories.join_next() => panic!("a desktop: {failed}"),
-            Some(Err(failed)) = phone_stories.join_next() => panic!("a phone: {failed}"),
+            Some(Err(failed)) = desktop_stories.join_next() => {
+                panic!("a desktop: {failed}; still awaited: {awaited:?}")
+            }
+            Some(Err(failed)) = phone_stories.join_next() => {
+                panic!("a phone: {failed}; still awaited: {awaited:?}")
+            }
         };
-        *awaited.get_mut(what).expect("one of them") -= 1;
+        assert!(awaited.remove(&what), "once");
     }
 
     let held = "SELECT count(*) AS number FROM devices WHERE status = 'online'";
