@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -311,12 +312,13 @@ impl Socket {
     }
 
     /// The next frame, or the code of the relay's close if that comes first. An end without a close is
-    /// a failure.
-    pub async fn next_or_close(&mut self) -> Result<Frame, Option<u16>> {
+    /// a failure, and so is `patience` without either: [`DEADLINE`] where something must come,
+    /// [`Duration::MAX`] where nothing need.
+    pub async fn next_or_close(&mut self, patience: Duration) -> Result<Frame, Option<u16>> {
         if let Some(frame) = self.unread.pop_front() {
             return Ok(frame);
         }
-        match self.receive("a frame or a close").await {
+        match self.receive_within("a frame or a close", patience).await {
             Received::Frame(frame) => Ok(frame),
             Received::Close(code) => Err(code),
             Received::End => self.transcript.fail("the stream ended without a close"),
@@ -377,8 +379,12 @@ impl Socket {
     }
 
     async fn receive(&mut self, what: &str) -> Received {
+        self.receive_within(what, DEADLINE).await
+    }
+
+    async fn receive_within(&mut self, what: &str, patience: Duration) -> Received {
         loop {
-            let Ok(message) = tokio::time::timeout(DEADLINE, self.stream.next()).await else {
+            let Ok(message) = tokio::time::timeout(patience, self.stream.next()).await else {
                 self.transcript.fail(&format!("waited too long for {what}"));
             };
             match message {
