@@ -21,6 +21,7 @@ mod open_files;
 pub mod push;
 pub mod refusal;
 mod reload;
+mod runtime;
 pub mod serve;
 pub mod server;
 mod socket_options;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use actix_rt::System;
 use actix_web::web;
 use relay_actors::environment::Environment;
 use relay_actors::traces::TraceSink;
@@ -31,6 +30,7 @@ use crate::figures::{Figures, metrics_endpoint};
 use crate::logging;
 use crate::push;
 use crate::reload::Reloader;
+use crate::runtime;
 use crate::server;
 use crate::system_environment::SystemEnvironment;
 use crate::tls::{Tls, TlsError};
@@ -98,6 +98,9 @@ pub enum ServeError {
     /// The server did not start, or ended by itself.
     #[error("the server failed: {0}")]
     Server(io::Error),
+    /// The operating system gives no runtime.
+    #[error("the runtime cannot start: {0}; has the process too few files or threads?")]
+    Runtime(io::Error),
     /// Traces cannot be sent.
     #[error(transparent)]
     Traces(#[from] TracesError),
@@ -124,7 +127,9 @@ impl ServeError {
                 ExitStatus::Unavailable
             }
             Self::Traces(TracesError::Exporter(_)) => ExitStatus::Usage,
-            Self::Server(_) | Self::Signals(_) | Self::Traces(_) => ExitStatus::Internal,
+            Self::Server(_) | Self::Signals(_) | Self::Runtime(_) | Self::Traces(_) => {
+                ExitStatus::Internal
+            }
         }
     }
 }
@@ -136,12 +141,7 @@ impl ServeError {
 /// When it cannot start, or its server fails.
 pub fn serve(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
     raise_file_limit();
-    let system = System::new();
-    let outcome = system.block_on(run(configuration, sources));
-    // Whoever drops a runtime waits for its blocking threads, and one of them may be in a call that a
-    // database never answers. What had to be written has been, or its time is up; the process ends.
-    std::mem::forget(system);
-    outcome
+    runtime::run(run(configuration, sources)).map_err(ServeError::Runtime)?
 }
 
 async fn run(configuration: &Configuration, sources: Sources) -> Result<(), ServeError> {
