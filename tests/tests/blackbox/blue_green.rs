@@ -168,9 +168,9 @@ impl Front {
     }
 }
 
-/// DR-1, DR-2, DR-3, DR-5, PR-1, PR-8: every device comes to the new relay, none is told that a desktop is
-/// gone, each request ends in an answer or a definite close, who reads sees no end without a close
-/// frame, and the old relay's late writes change nothing.
+/// DR-1, DR-2, DR-3, DR-5, PR-1, PR-8: every device comes to the new relay, none is told that a desktop
+/// is gone, each phone is told of its desktop's return, each request ends in an answer or a definite
+/// close, who reads sees no end without a close frame, and the old relay's late writes change nothing.
 #[tokio::test]
 async fn a_deploy_strands_nobody() {
     // The full size once per run of the tests: two files of SQLite are no production.
