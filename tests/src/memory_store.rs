@@ -150,7 +150,7 @@ impl MemoryStore {
     /// The device's presence history, oldest first, whoever it belongs to.
     pub fn history(&self, device: DeviceId) -> Vec<PresenceChange> {
         let shared = self.lock();
-        let history = shared.tables.history.iter().copied();
+        let history = shared.tables.history.changes().copied();
         history.filter(|change| change.device == device).collect()
     }
 

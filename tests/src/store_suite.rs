@@ -88,6 +88,7 @@ macro_rules! store_suite {
             heartbeats_move_forward_only,
             the_history_keeps_what_took_effect,
             the_history_keeps_marks,
+            a_change_is_known_by_all_but_why,
             a_purge_drops_old_history_only,
             operators_see_every_device,
             operators_see_the_last_changes,

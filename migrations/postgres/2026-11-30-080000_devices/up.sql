@@ -49,7 +49,7 @@ CREATE TABLE relay_policy (
 
 INSERT INTO relay_policy (id) VALUES (1);
 
--- The key is the whole change, so that a change that is stored twice is there once.
+-- The key is the whole change but why, so that a change that is stored twice is there once.
 CREATE TABLE presence_history (
     account uuid NOT NULL,
     device uuid NOT NULL,

@@ -46,7 +46,7 @@ ALTER TABLE devices_anew RENAME TO devices;
 CREATE INDEX devices_by_account ON devices (account, created_at);
 CREATE INDEX devices_by_instance ON devices (instance) WHERE status <> 'offline';
 
--- The key is the whole change, so that a change that is stored twice is there once.
+-- The key is the whole change but why, so that a change that is stored twice is there once.
 CREATE TABLE presence_history (
     account BLOB NOT NULL CHECK (length(account) = 16),
     device BLOB NOT NULL CHECK (length(device) = 16),

@@ -61,6 +61,29 @@ fn marks_of(
     rows.iter().map(mark).collect()
 }
 
+/// The row of a relay that has none yet.
+#[derive(Insertable)]
+#[diesel(table_name = relay_instances)]
+struct NewInstance {
+    id: StoredUuid,
+    draining: bool,
+    started_at: StoredMoment,
+    renewed_at: StoredMoment,
+    lease_until: StoredMoment,
+}
+
+impl NewInstance {
+    fn starting(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> Self {
+        Self {
+            id: instance.into(),
+            draining: false,
+            started_at: StoredMoment(now),
+            renewed_at: StoredMoment(now),
+            lease_until: StoredMoment(lease_until),
+        }
+    }
+}
+
 /// Makes or renews the instance's row. One that was released stays so.
 pub(super) fn renew(
     pool: &Pool,
@@ -70,13 +93,7 @@ pub(super) fn renew(
 ) -> Result<(), StoreError> {
     transaction!(pool, |connection| -> Result<(), StoreError> {
         diesel::insert_into(relay_instances::table)
-            .values((
-                relay_instances::id.eq(StoredUuid::from(instance)),
-                relay_instances::draining.eq(false),
-                relay_instances::started_at.eq(StoredMoment(now)),
-                relay_instances::renewed_at.eq(StoredMoment(now)),
-                relay_instances::lease_until.eq(StoredMoment(lease_until)),
-            ))
+            .values(NewInstance::starting(instance, now, lease_until))
             .on_conflict(relay_instances::id)
             .do_update()
             .set((
@@ -97,13 +114,10 @@ pub(super) fn mark_draining(
 ) -> Result<(), StoreError> {
     transaction!(pool, |connection| -> Result<(), StoreError> {
         diesel::insert_into(relay_instances::table)
-            .values((
-                relay_instances::id.eq(StoredUuid::from(instance)),
-                relay_instances::draining.eq(true),
-                relay_instances::started_at.eq(StoredMoment(now)),
-                relay_instances::renewed_at.eq(StoredMoment(now)),
-                relay_instances::lease_until.eq(StoredMoment(lease_until)),
-            ))
+            .values(NewInstance {
+                draining: true,
+                ..NewInstance::starting(instance, now, lease_until)
+            })
             .on_conflict(relay_instances::id)
             .do_update()
             .set(relay_instances::draining.eq(true))
@@ -201,11 +215,11 @@ pub(super) fn sweep_lost(
 /// live again.
 pub(super) fn release(
     pool: &Pool,
-    instance: RelayInstanceId,
-    now: Timestamp,
+    relay: RelayInstanceId,
+    moment: Timestamp,
 ) -> Result<(), StoreError> {
-    let instance = StoredUuid::from(instance);
-    let now = StoredMoment(now);
+    let instance = StoredUuid::from(relay);
+    let now = StoredMoment(moment);
     transaction!(pool, |connection| -> Result<(), StoreError> {
         let stopped: Vec<MarkedColumns> = diesel::update(held_by(instance))
             .set((
@@ -219,13 +233,10 @@ pub(super) fn release(
         let changes = marks_of(instance, &stopped, OfflineReason::RelayStopped, now);
         keep_history!(connection, changes);
         diesel::insert_into(relay_instances::table)
-            .values((
-                relay_instances::id.eq(instance),
-                relay_instances::draining.eq(true),
-                relay_instances::started_at.eq(now),
-                relay_instances::renewed_at.eq(now),
-                relay_instances::lease_until.eq(now),
-            ))
+            .values(NewInstance {
+                draining: true,
+                ..NewInstance::starting(relay, moment, moment)
+            })
             .on_conflict(relay_instances::id)
             .do_update()
             .set((

@@ -16,7 +16,7 @@ pub(super) const CHANGES_OF_AN_INSERT: usize = 1_000;
 /// About how many changes one transaction drops, so that writers need not wait long for their turn.
 const CHANGES_OF_A_PURGE: i64 = 10_000;
 
-/// A change that took effect.
+/// A change that took effect. Its key is all but `reason`.
 #[derive(Debug, Clone, Copy, Insertable, Queryable, Selectable)]
 #[diesel(table_name = presence_history, treat_none_as_default_value = false)]
 pub(super) struct PresenceChange {
@@ -30,7 +30,7 @@ pub(super) struct PresenceChange {
 }
 
 /// Keeps `$changes`, within a transaction. One that is there already, from a write whose answer was
-/// lost, stays once.
+/// lost, stays once; so does the first of two that differ in why alone, in the same microsecond.
 macro_rules! keep_history {
     ($connection:expr, $changes:expr) => {{
         use $crate::store::presence_history::CHANGES_OF_AN_INSERT;

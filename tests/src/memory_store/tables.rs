@@ -1,10 +1,11 @@
 //! What the store in memory holds and how each call changes it: the rules of the store once more,
 //! in plain Rust.
 
+mod history;
 mod keys;
 mod push_tokens;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use relay_model::ids::{AccountId, ApiKeyId, ConnectionGeneration, DeviceId, RelayInstanceId};
@@ -18,12 +19,15 @@ use relay_model::store::{
 };
 use relay_model::time::Timestamp;
 
+use history::History;
+pub use history::PresenceChange;
+
 /// Every table, in an order that does not depend on the run.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) devices: BTreeMap<DeviceId, Device>,
     instances: BTreeMap<RelayInstanceId, Instance>,
-    pub(super) history: BTreeSet<PresenceChange>,
+    pub(super) history: History,
     api_keys: BTreeMap<ApiKeyId, StoredApiKey>,
     push_tokens: BTreeMap<DeviceId, PushTokenRow>,
     pub(super) protocol_floor: u32,
@@ -39,25 +43,6 @@ pub(super) struct Device {
     status_at: Timestamp,
 }
 
-/// A presence change that took effect. Words instead of the enums, which have no order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PresenceChange {
-    /// The device's owner.
-    pub account: AccountId,
-    /// The device.
-    pub device: DeviceId,
-    /// When.
-    pub at: Timestamp,
-    /// The relay that held it.
-    pub instance: RelayInstanceId,
-    /// The generation of its connection.
-    pub generation: ConnectionGeneration,
-    /// What it became.
-    pub status: &'static str,
-    /// Why, if it is offline and that is known.
-    pub reason: Option<&'static str>,
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Instance {
     draining: bool,
@@ -70,7 +55,7 @@ impl Default for Tables {
         Self {
             devices: BTreeMap::new(),
             instances: BTreeMap::new(),
-            history: BTreeSet::new(),
+            history: History::default(),
             api_keys: BTreeMap::new(),
             push_tokens: BTreeMap::new(),
             protocol_floor: DEFAULT_PROTOCOL_FLOOR,
@@ -146,13 +131,13 @@ impl Device {
         status: DeviceStatus,
         reason: Option<OfflineReason>,
         at: Timestamp,
-        history: &mut BTreeSet<PresenceChange>,
+        history: &mut History,
     ) {
         self.row.status = status;
         self.row.offline_reason = reason;
         self.status_at = at;
         if let Some((instance, generation)) = self.holder {
-            history.insert(PresenceChange {
+            history.keep(PresenceChange {
                 account: self.account,
                 device: self.row.id,
                 at,
@@ -577,7 +562,7 @@ impl Tables {
         let last = devices.iter().flat_map(|device| {
             let of_device =
                 |change: &&PresenceChange| change.account == account && change.device == *device;
-            self.history.iter().rev().filter(of_device).take(limit)
+            self.history.changes().rev().filter(of_device).take(limit)
         });
         last.map(|change| PresenceEntry {
             device: change.device,
@@ -593,8 +578,6 @@ impl Tables {
     }
 
     pub(super) fn purge_presence_history(&mut self, before: Timestamp) -> usize {
-        let all = self.history.len();
-        self.history.retain(|change| change.at >= before);
-        all - self.history.len()
+        self.history.purge(before)
     }
 }

@@ -75,6 +75,32 @@ pub async fn the_history_keeps_what_took_effect(subject: &dyn Subject) {
     assert_eq!(subject.history(NOBODY), []);
 }
 
+/// PR-6: of changes that differ in why alone the first is kept; one that differs in anything else is
+/// another change.
+pub async fn a_change_is_known_by_all_but_why(subject: &dyn Subject) {
+    let store = subject.store();
+    with_desktop(store, DESKTOP).await;
+    let (mine, moment) = ((BLUE, 1), 10);
+    let lost = Some(OfflineReason::RelayLost);
+    // Each takes effect: who was lost may be connected again in the same moment.
+    write(store, online(DESKTOP, mine, moment)).await;
+    assert_eq!(store.sweep_lost(at(moment)).await, Ok(1));
+    write(store, online(DESKTOP, mine, moment)).await;
+    store.release_instance(BLUE, at(moment)).await.unwrap();
+    write(store, online(DESKTOP, (GREEN, 1), moment)).await;
+    assert_eq!(store.sweep_lost(at(moment)).await, Ok(1));
+    write(store, online(DESKTOP, (GREEN, 2), moment)).await;
+    assert_eq!(store.sweep_lost(at(moment)).await, Ok(1));
+
+    let mut expected = Vec::new();
+    for holder in [mine, (GREEN, 1), (GREEN, 2)] {
+        expected.push(kept(DESKTOP, holder, Offline, lost, moment));
+        expected.push(kept(DESKTOP, holder, Online, None, moment));
+    }
+    expected.sort_by_key(|change| (change.instance, change.generation));
+    assert_eq!(subject.history(DESKTOP), expected);
+}
+
 /// PR-6, DR-3: the marks of a sweep and of a stop are in the history of each device that they met.
 pub async fn the_history_keeps_marks(subject: &dyn Subject) {
     let store = subject.store();

@@ -14,6 +14,7 @@ use relay_model::store::{
     HeartbeatWrite, NewApiKey, OfflineReason, PhoneRegistration, PresenceWrite,
 };
 use relay_model::time::Timestamp;
+use relay_tests::blackbox::by_length;
 use relay_tests::memory_store::MemoryStore;
 use relay_tests::store_suite::Subject;
 use uuid::Uuid;
@@ -351,7 +352,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: by_length(48, 2_000), max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     /// PR-6, PR-8, DR-5, EV-5, HTTP-1, HTTP-4: whatever happens in whatever order, the two stores,
     /// written apart, answer alike.
@@ -363,7 +364,7 @@ proptest! {
 
 proptest! {
     // Fewer: each has a database made and dropped, and a step is several exchanges with a server.
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: by_length(16, 200), max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     /// PR-6, PR-8, DR-5, EV-5, HTTP-1, HTTP-4: as in memory, so on PostgreSQL.
     #[test]
