@@ -67,6 +67,8 @@ struct Noted {
     at: Timestamp,
     /// Registrations whose facts were read before this rank may not know of it.
     rank: RegistrationSequence,
+    /// The account's routes were told of this change.
+    told: bool,
 }
 
 /// The devices whose standing changed a short time ago, and the sign-outs of that time.
@@ -90,10 +92,23 @@ impl Removals {
         let known = self.standings.get(&device);
         let newer = known.is_none_or(|known| known.at <= at);
         if newer {
-            let noted = Noted { standing, at, rank };
+            let told = known.is_some_and(|known| known.at == at && known.told);
+            let noted = Noted {
+                standing,
+                at,
+                rank,
+                told,
+            };
             self.standings.insert(device, noted);
         }
         newer
+    }
+
+    /// Whether the change that was noted last is still to be told; from then on it is not. Several
+    /// messages may be about one change, and the first of them need not be that of who made it.
+    pub(super) fn is_to_be_told(&mut self, device: (AccountId, DeviceId)) -> bool {
+        let noted = self.standings.get_mut(&device);
+        noted.is_some_and(|noted| !std::mem::replace(&mut noted.told, true))
     }
 
     /// Drops a note, unless a later one took its place.
@@ -215,6 +230,21 @@ mod tests {
         assert_eq!(after(&removals, 2, 4), None);
         assert!(removals.note(phone, Standing::Admitted, at(11), rank(7)));
         assert_eq!(after(&removals, 1, 4), None);
+    }
+
+    /// PR-4: a change is told once, whoever else hears of it; the next one is another.
+    #[test]
+    fn each_change_is_told_once() {
+        let phone = (ACCOUNT, device(1));
+        let mut removals = Removals::default();
+        assert!(!removals.is_to_be_told(phone));
+        for moment in [10, 11] {
+            assert!(removals.note(phone, Standing::Forgotten, at(moment), rank(5)));
+            assert!(removals.is_to_be_told(phone));
+            assert!(!removals.is_to_be_told(phone));
+            assert!(removals.note(phone, Standing::Forgotten, at(moment), rank(6)));
+            assert!(!removals.is_to_be_told(phone));
+        }
     }
 
     /// REG-11, SES-2: a sign-out counts against registrations that were read before it, of its device or

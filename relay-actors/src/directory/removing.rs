@@ -181,7 +181,7 @@ impl Handler<DeviceForgotten> for DirectoryActor {
             }
             return;
         }
-        if !was_forgotten || is_here {
+        if (!was_forgotten || is_here) && self.removals.is_to_be_told((account_id, device)) {
             self.tell_unlinked(account_id, device);
         }
         self.end_at_once(account_id, device, Removal::Forgotten);

@@ -339,6 +339,49 @@ async fn a_device_is_forgotten_once() {
     }
 }
 
+/// PR-4: all are told once also if the answer to who forgot the device comes after the one to who came
+/// too late, and acted on it.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_device_is_forgotten_once_whoever_hears_first() {
+    for device_type in [DeviceType::Desktop, DeviceType::Mobile] {
+        for is_here in [true, false] {
+            let run = Run::start();
+            let account = run.account();
+            let mut witness = run.desktop(account).await;
+            let id = row_of(&run, account, device_type).await;
+            let _device = if !is_here {
+                None
+            } else if device_type == DeviceType::Desktop {
+                Some(run.desktop_again(account, id).await)
+            } else {
+                Some(run.phone_again(account, id, witness.id).await)
+            };
+            let first = async {
+                run.store.set_answer_delay(SLOW);
+                let forgotten = run.relay.forget_device(account, id).await;
+                (forgotten, tokio::time::Instant::now())
+            };
+            let second = async {
+                pass(MOMENT).await;
+                run.store.set_answer_delay(Duration::ZERO);
+                let forgotten = run.relay.forget_device(account, id).await;
+                (forgotten, tokio::time::Instant::now())
+            };
+            let (first, second) = join(first, second).await;
+            assert_eq!((first.0, second.0), (Ok(true), Ok(true)));
+            assert!(second.1 < first.1);
+            if device_type == DeviceType::Desktop && is_here {
+                assert_eq!(witness.next_status().await.0, "online");
+            }
+            hears_unlinked(&mut witness, id).await;
+            if device_type == DeviceType::Desktop && is_here {
+                assert_eq!(witness.next_status().await.0, "disconnected");
+            }
+            witness.hears_nothing_for(MOMENT).await;
+        }
+    }
+}
+
 /// PR-4: what was stored after its caller was told that it failed is acted on when it is asked again.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
 async fn a_forget_that_was_stored_too_late_is_made_up_for() {
