@@ -200,14 +200,15 @@ impl Relay {
         });
         let outcomes = OutcomesActor::new(Arc::clone(&core.environment)).start();
         let sessions = SessionActor::new(Arc::clone(&core)).start();
-        let store = StoreActor::new(Arc::clone(&core), store).start();
+        // The directory knows the store and presence, and they know it, so that they are made inside its
+        // birth.
+        let directory = Context::<DirectoryActor>::new();
+        let address = actix::AsyncContext::address(&directory);
+        let store = StoreActor::new(Arc::clone(&core), store, address.clone()).start();
         let credentials = CredentialsActor::new(Arc::clone(&core), store.clone()).start();
         let push = PushActor::new(Arc::clone(&core), store.clone(), push).start();
-        // Directory and presence know each other, so one of them is made inside the other's birth.
-        let directory = Context::<DirectoryActor>::new();
         let environment = Arc::clone(&core.environment);
-        let presence =
-            PresenceActor::new(actix::AsyncContext::address(&directory), environment).start();
+        let presence = PresenceActor::new(address, environment).start();
         let directory = directory.run(DirectoryActor::new(
             Arc::clone(&core),
             sessions.clone(),

@@ -47,6 +47,8 @@ pub struct CallCounts {
     pub renew_instance: u64,
     /// Calls of `mark_draining`.
     pub mark_draining: u64,
+    /// Calls of `marked_lost`.
+    pub marked_lost: u64,
     /// Calls of `sweep_lost`.
     pub sweep_lost: u64,
     /// Calls of `release_instance`.
@@ -341,6 +343,13 @@ impl DeviceStore for MemoryStore {
         self.call(
             |counts| counts.mark_draining += 1,
             move |tables| tables.mark_draining(instance, now, lease_until),
+        )
+    }
+
+    fn marked_lost(&self, instance: RelayInstanceId) -> StoreFuture<Vec<(AccountId, DeviceId)>> {
+        self.call(
+            |counts| counts.marked_lost += 1,
+            move |tables| tables.marked_lost(instance),
         )
     }
 

@@ -85,6 +85,7 @@ macro_rules! store_suite {
             elsewhere_does_not_jump_when_swept,
             a_sweep_marks_the_dead_only,
             a_released_relay_stays_dead,
+            a_relay_finds_what_was_marked_lost,
             heartbeats_move_forward_only,
             the_history_keeps_what_took_effect,
             the_history_keeps_marks,
@@ -830,6 +831,43 @@ pub async fn a_device_that_moved_is_online_whatever_the_mark(subject: &dyn Subje
     assert_eq!(green.sweep_lost(at(50)).await, Ok(1));
     write(blue, online(OTHER_DESKTOP, (lost, 4), 49)).await;
     assert_eq!(row(green, OTHER_DESKTOP).await.status, Online);
+}
+
+/// PR-6: a relay whose lease lapsed finds its rows that a sweep marked as lost, until somebody has said
+/// anything else of them.
+pub async fn a_relay_finds_what_was_marked_lost(subject: &dyn Subject) {
+    let (blue, green) = (subject.store(), subject.second());
+    with_desktop(blue, DESKTOP).await;
+    with_desktop(blue, OTHER_DESKTOP).await;
+    with_phone(blue).await;
+    blue.renew_instance(BLUE, at(0), at(30)).await.unwrap();
+    write(blue, online(DESKTOP, (BLUE, 1), 10)).await;
+    write(blue, online(OTHER_DESKTOP, (BLUE, 2), 10)).await;
+    write(blue, online(PHONE, (BLUE, 3), 10)).await;
+    write(blue, change(DESKTOP, (BLUE, 1), Reconnecting, None, 20)).await;
+    let closed = Some(OfflineReason::Disconnected);
+    write(blue, change(PHONE, (BLUE, 3), Offline, closed, 20)).await;
+    assert_eq!(blue.marked_lost(BLUE).await, Ok(vec![]));
+    assert_eq!(green.sweep_lost(at(31)).await, Ok(2));
+    let both = vec![(OURS, DESKTOP), (OURS, OTHER_DESKTOP)];
+    assert_eq!(blue.marked_lost(BLUE).await, Ok(both));
+    assert_eq!(blue.marked_lost(GREEN).await, Ok(vec![]));
+
+    // The relay that holds a device knows better, also when it says so later than the device went.
+    write(blue, change(DESKTOP, (BLUE, 2), Offline, closed, 32)).await;
+    assert_eq!(
+        row(blue, DESKTOP).await.offline_reason,
+        Some(OfflineReason::RelayLost)
+    );
+    write(blue, change(DESKTOP, (BLUE, 1), Reconnecting, None, 25)).await;
+    let left = vec![(OURS, OTHER_DESKTOP)];
+    assert_eq!(blue.marked_lost(BLUE).await, Ok(left));
+    write(green, online(OTHER_DESKTOP, (GREEN, 1), 33)).await;
+    assert_eq!(blue.marked_lost(BLUE).await, Ok(vec![]));
+    assert_eq!(row(blue, DESKTOP).await.status, Reconnecting);
+    // What a relay left at its stop is no mistake of another.
+    blue.release_instance(BLUE, at(34)).await.unwrap();
+    assert_eq!(blue.marked_lost(BLUE).await, Ok(vec![]));
 }
 
 /// PR-8: what is told of a row that another relay holds: live, lapsed, draining, gone.

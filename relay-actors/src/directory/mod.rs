@@ -8,6 +8,7 @@ mod messages;
 mod reading;
 mod removals;
 mod removing;
+mod restoring;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use messages::{DirectoryState, LiveDevice};
 pub(crate) use reading::{ListPairs, LiveAccount, ReadAccount};
 use removals::Removals;
 pub(crate) use removing::{DeviceChanged, DeviceForgotten, SignedOut};
+pub(crate) use restoring::RestoreRows;
 
 use crate::environment::FatalGuard;
 use crate::mailbox::post;
@@ -229,8 +231,7 @@ impl DirectoryActor {
         }));
     }
 
-    /// Counts and stores a presence change. Once a drain closes the sockets nothing is stored: the rows
-    /// of this instance are released as one (DR-3).
+    /// Counts and stores a presence change.
     fn record(
         &self,
         (account, device): (AccountId, DeviceId),
@@ -243,6 +244,18 @@ impl DirectoryActor {
             DeviceStatus::Reconnecting => Tally::BecameReconnecting,
             DeviceStatus::Offline => Tally::BecameOffline,
         });
+        self.store_status((account, device), generation, status, reason);
+    }
+
+    /// Stores what a device is. Once a drain closes the sockets nothing is stored: the rows of this
+    /// instance are released as one (DR-3).
+    fn store_status(
+        &self,
+        (account, device): (AccountId, DeviceId),
+        generation: ConnectionGeneration,
+        status: DeviceStatus,
+        reason: Option<OfflineReason>,
+    ) {
         if !self.gate.is_closing() {
             let (instance, at) = (self.core.instance, self.core.environment.now());
             let write = PresenceWrite {

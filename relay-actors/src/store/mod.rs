@@ -6,21 +6,23 @@ mod gate;
 mod messages;
 mod operators;
 mod presence_batch;
+mod presence_stamps;
 mod push_tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{
-    Actor, ActorFutureExt, AsyncContext, Context, Handler, ResponseActFuture, ResponseFuture,
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, ResponseActFuture, ResponseFuture,
     WrapFuture,
 };
 use indexmap::IndexMap;
 use relay_model::ids::DeviceId;
 use relay_model::store::{
-    Asker, ChangedDevice, DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite,
+    Asker, ChangedDevice, DeviceRow, DeviceStore, ForgottenDevice, HeartbeatWrite, PresenceWrite,
     RegistrationFacts, RegistrationOutcome, StoreError, StoreFuture,
 };
+use relay_model::time::Timestamp;
 use tokio::time::Instant;
 
 pub(crate) use api_keys::*;
@@ -28,9 +30,12 @@ use gate::{Access, Gate};
 pub use messages::StoreState;
 pub(crate) use messages::*;
 use presence_batch::PresenceBatch;
+use presence_stamps::PresenceStamps;
 pub(crate) use push_tokens::*;
 
+use crate::directory::{DirectoryActor, RestoreRows};
 use crate::environment::FatalGuard;
+use crate::mailbox::post;
 use crate::relay::Core;
 
 /// How long a batch that could not be stored waits for the next try.
@@ -41,6 +46,8 @@ pub(crate) struct StoreActor {
     core: Arc<Core>,
     store: Arc<dyn DeviceStore>,
     gate: Gate,
+    directory: Addr<DirectoryActor>,
+    stamps: PresenceStamps,
     presence: PresenceBatch,
     heartbeats: IndexMap<DeviceId, HeartbeatWrite>,
     /// A batch of presence changes is being stored, or waits for its time.
@@ -48,6 +55,8 @@ pub(crate) struct StoreActor {
     /// The last batch could not be stored and is tried again.
     presence_stuck: bool,
     next_presence_batch: Instant,
+    /// The end of the last lease that is known to be stored.
+    lease_until: Option<Timestamp>,
     released: bool,
     /// This instance drains: it owns nothing any more, so it would take its own devices for lost.
     draining: bool,
@@ -55,18 +64,25 @@ pub(crate) struct StoreActor {
 }
 
 impl StoreActor {
-    pub(crate) fn new(core: Arc<Core>, store: Arc<dyn DeviceStore>) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        store: Arc<dyn DeviceStore>,
+        directory: Addr<DirectoryActor>,
+    ) -> Self {
         let gate = Gate::new(&core.limits(), Arc::clone(&core.metrics));
         let fatal = FatalGuard::new("StoreActor", Arc::clone(&core.environment));
         Self {
             core,
             store,
             gate,
+            directory,
+            stamps: PresenceStamps::default(),
             presence: PresenceBatch::default(),
             heartbeats: IndexMap::new(),
             writing_presence: false,
             presence_stuck: false,
             next_presence_batch: Instant::now(),
+            lease_until: None,
             released: false,
             draining: false,
             _fatal: fatal,
@@ -117,15 +133,45 @@ impl StoreActor {
         });
     }
 
-    fn renew_lease(&self) {
+    /// Renews the lease. If the one before has ended meanwhile, other relays may have taken this one for
+    /// lost; what they marked is then put right. Until that is done, the lease counts as ended.
+    fn renew(&self) -> ResponseActFuture<Self, Result<(), StoreError>> {
+        let (instance, now) = (self.core.instance, self.core.environment.now());
+        let lease_until = now.plus(self.core.limits().instance_lease);
+        let has_lapsed = self.lease_until.is_some_and(|end| end < now);
+        let renewal = self.write(move |store| store.renew_instance(instance, now, lease_until));
+        let lost = has_lapsed.then(|| self.read(move |store| store.marked_lost(instance)));
+        let renewed = async move {
+            renewal.await?;
+            match lost {
+                Some(lost) => lost.await,
+                None => Ok(Vec::new()),
+            }
+        };
+        Box::pin(renewed.into_actor(self).map(move |lost, actor, _| {
+            let devices = lost?;
+            actor.lease_until = Some(lease_until);
+            if !devices.is_empty() {
+                let rows = devices.len();
+                tracing::warn!(
+                    rows,
+                    "this instance was taken for lost; its rows are put right"
+                );
+                post(&actor.directory, RestoreRows(devices));
+            }
+            Ok(())
+        }))
+    }
+
+    fn renew_lease(&self, ctx: &mut Context<Self>) {
         if self.released {
             return;
         }
-        let (instance, now) = (self.core.instance, self.core.environment.now());
-        let lease_until = now.plus(self.core.limits().instance_lease);
-        self.write_quietly("renew this instance's lease", move |store| {
-            store.renew_instance(instance, now, lease_until)
-        });
+        ctx.spawn(self.renew().map(|renewed, _, _| {
+            if let Err(error) = renewed {
+                tracing::warn!(%error, "could not renew this instance's lease");
+            }
+        }));
         if self.draining {
             // Once more each time: the database may have been away when the drain began.
             self.mark_draining();
@@ -142,27 +188,26 @@ impl StoreActor {
 
     /// Corrects the rows of lost instances; behind a renewal, so that an instance whose own lease
     /// lapsed while the database was away does not count itself among them.
-    fn sweep(&self) {
+    fn sweep(&self, ctx: &mut Context<Self>) {
         if self.released || self.draining {
             return;
         }
-        let (instance, now) = (self.core.instance, self.core.environment.now());
-        let lease_until = now.plus(self.core.limits().instance_lease);
-        let renewal = self.write(move |store| store.renew_instance(instance, now, lease_until));
-        let sweep = self.write(move |store| store.sweep_lost(now));
-        actix_rt::spawn(async move {
-            let swept = match renewal.await {
-                Ok(()) => sweep.await,
-                Err(error) => Err(error),
-            };
-            match swept {
-                Ok(0) => {}
-                Ok(rows) => tracing::info!(rows, "corrected the rows of lost instances"),
-                Err(error) => {
-                    tracing::warn!(%error, "could not correct the rows of lost instances")
-                }
+        let now = self.core.environment.now();
+        let swept = self.renew().then(move |renewed, actor, _| {
+            let sweep = actor.write(move |store| store.sweep_lost(now));
+            async move {
+                renewed?;
+                sweep.await
             }
+            .into_actor(actor)
         });
+        ctx.spawn(swept.map(|swept, _, _| match swept {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(rows, "corrected the rows of lost instances"),
+            Err(error) => {
+                tracing::warn!(%error, "could not correct the rows of lost instances")
+            }
+        }));
     }
 
     /// Drops the presence history that is too old to keep (PR-6).
@@ -238,10 +283,12 @@ impl Actor for StoreActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(0);
         let limits = &self.core.limits();
-        self.sweep();
+        self.sweep(ctx);
         self.purge_history();
-        ctx.run_interval(limits.instance_renewal, |actor, _| actor.renew_lease());
-        ctx.run_interval(limits.presence_sweep_interval, |actor, _| actor.sweep());
+        ctx.run_interval(limits.instance_renewal, |actor, ctx| actor.renew_lease(ctx));
+        ctx.run_interval(limits.presence_sweep_interval, |actor, ctx| {
+            actor.sweep(ctx)
+        });
         ctx.run_interval(limits.history_purge_interval, |actor, _| {
             actor.purge_history()
         });
@@ -312,7 +359,7 @@ impl Handler<ForgetDevice> for StoreActor {
 
     fn handle(&mut self, forget: ForgetDevice, _: &mut Self::Context) -> Self::Result {
         let ForgetDevice { account, device } = forget;
-        let now = self.core.environment.now();
+        let now = self.stamps.stamp(self.core.environment.now());
         self.write(move |store| store.forget_device(account, device, now))
     }
 }
@@ -347,7 +394,8 @@ impl Handler<RecordPresence> for StoreActor {
     type Result = ();
 
     fn handle(&mut self, RecordPresence(write): RecordPresence, ctx: &mut Self::Context) {
-        self.presence.add(write);
+        let at = self.stamps.stamp(write.at);
+        self.presence.add(PresenceWrite { at, ..write });
         self.write_presence(ctx);
     }
 }

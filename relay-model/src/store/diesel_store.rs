@@ -216,6 +216,10 @@ impl DeviceStore for DieselStore {
         self.write(move |pool| instances::renew(pool, instance, now, lease_until))
     }
 
+    fn marked_lost(&self, instance: RelayInstanceId) -> StoreFuture<Vec<(AccountId, DeviceId)>> {
+        self.read(move |pool| instances::marked_lost(pool, instance))
+    }
+
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize> {
         let forget_before = now.minus(self.instance_retention);
         self.write(move |pool| instances::sweep_lost(pool, now, forget_before))

@@ -8,11 +8,11 @@ use diesel::sql_types::Bool;
 use diesel::upsert::excluded;
 
 use super::columns::{StoredMoment, StoredUuid};
-use super::pool::{Pool, transaction};
+use super::pool::{Pool, query, transaction};
 use super::presence_history::{PresenceChange, keep_history};
 use super::schema::{devices, relay_instances};
 use super::{DeviceStatus, OfflineReason, StoreError};
-use crate::ids::RelayInstanceId;
+use crate::ids::{AccountId, DeviceId, RelayInstanceId};
 use crate::time::Timestamp;
 
 /// Stands for the renewal of a relay that has no row.
@@ -209,6 +209,29 @@ pub(super) fn sweep_lost(
             .execute(connection)?;
         Ok(marked)
     })
+}
+
+/// The devices whose rows the instance held last and a sweep marked as lost, in the order of their ids.
+/// No index serves this: it is asked only after a lease lapsed, and one would cost each change.
+pub(super) fn marked_lost(
+    pool: &Pool,
+    instance: RelayInstanceId,
+) -> Result<Vec<(AccountId, DeviceId)>, StoreError> {
+    let rows: Vec<(StoredUuid, StoredUuid)> = query!(pool, |connection| {
+        devices::table
+            .filter(devices::instance.eq(StoredUuid::from(instance)))
+            .filter(devices::offline_reason.eq(OfflineReason::RelayLost))
+            .order(devices::id)
+            .select((devices::account, devices::id))
+            .load(connection)?
+    });
+    let ids = |(account, device): (StoredUuid, StoredUuid)| {
+        (
+            AccountId::from_uuid(account.uuid()),
+            DeviceId::from_uuid(device.uuid()),
+        )
+    };
+    Ok(rows.into_iter().map(ids).collect())
 }
 
 /// Marks what the instance holds as stopped, and ends its lease for good: no late renewal makes it

@@ -493,6 +493,10 @@ pub trait DeviceStore: Send + Sync + 'static {
     /// longer ago than [`INSTANCE_RETENTION`](crate::limits::INSTANCE_RETENTION) are forgotten.
     fn sweep_lost(&self, now: Timestamp) -> StoreFuture<usize>;
 
+    /// The devices whose rows this instance held last and a sweep marked `relay_lost`, in the order of
+    /// their ids. Reads every row: it is for an instance whose lease lapsed while it lived (PR-6).
+    fn marked_lost(&self, instance: RelayInstanceId) -> StoreFuture<Vec<(AccountId, DeviceId)>>;
+
     /// Marks every row that this instance holds as offline (`relay_stopped`) and ends its lease, in
     /// one transaction.
     fn release_instance(&self, instance: RelayInstanceId, now: Timestamp) -> StoreFuture<()>;

@@ -79,7 +79,11 @@ pub(super) fn write_changes(pool: &Pool, mut writes: Vec<PresenceWrite>) -> Resu
                     ),
                     row.and(devices::instance.eq(instance))
                         .and(devices::generation.eq(generation))
-                        .and(devices::status_at.le(at))
+                        .and(
+                            devices::status_at
+                                .le(at)
+                                .or(devices::offline_reason.eq(OfflineReason::RelayLost)),
+                        )
                         .and(is_no_last_word),
                 )
                 .execute(connection)?

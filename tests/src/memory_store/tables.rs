@@ -161,12 +161,13 @@ impl Device {
     }
 
     fn takes_other(&self, write: &PresenceWrite) -> bool {
-        self.holder == Some((write.instance, write.generation))
-            && self.status_at <= write.at
-            && !matches!(
-                self.row.offline_reason,
-                Some(OfflineReason::RelayStopped | OfflineReason::Unlinked)
-            )
+        let is_holders = self.holder == Some((write.instance, write.generation));
+        is_holders
+            && match self.row.offline_reason {
+                Some(OfflineReason::RelayLost) => true,
+                Some(OfflineReason::RelayStopped | OfflineReason::Unlinked) => false,
+                _ => self.status_at <= write.at,
+            }
     }
 }
 
@@ -510,6 +511,14 @@ impl Tables {
         self.instances
             .retain(|_, instance| instance.lease_until >= forget_before);
         marked
+    }
+
+    pub(super) fn marked_lost(&self, id: RelayInstanceId) -> Vec<(AccountId, DeviceId)> {
+        let lost = self.devices.values().filter(|device| {
+            let held = device.holder.is_some_and(|(holder, _)| holder == id);
+            held && device.row.offline_reason == Some(OfflineReason::RelayLost)
+        });
+        lost.map(|device| (device.account, device.row.id)).collect()
     }
 
     pub(super) fn release_instance(&mut self, id: RelayInstanceId, now: Timestamp) {

@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use relay_actors::environment::{Environment, FatalFault};
 use relay_model::ids::ResumeToken;
@@ -22,6 +23,8 @@ pub struct SimulatedEnvironment {
     started: Instant,
     number: u64,
     issued: AtomicU64,
+    /// How far the wall clock was set back.
+    set_back: Mutex<Duration>,
     faults: Mutex<Vec<FatalFault>>,
 }
 
@@ -44,6 +47,7 @@ impl SimulatedEnvironment {
             started: Instant::now(),
             number: ENVIRONMENTS.fetch_add(1, Ordering::Relaxed),
             issued: AtomicU64::new(0),
+            set_back: Mutex::default(),
             faults: Mutex::new(Vec::new()),
         }
     }
@@ -53,6 +57,11 @@ impl SimulatedEnvironment {
         self.faults.lock().expect("no panic holds it").clone()
     }
 
+    /// Sets the wall clock back by `step`; timers go on as ever.
+    pub fn set_back(&self, step: Duration) {
+        *self.set_back.lock().expect("no panic holds it") += step;
+    }
+
     fn next(&self) -> u64 {
         self.issued.fetch_add(1, Ordering::Relaxed)
     }
@@ -60,7 +69,8 @@ impl SimulatedEnvironment {
 
 impl Environment for SimulatedEnvironment {
     fn now(&self) -> Timestamp {
-        self.beginning.plus(self.started.elapsed())
+        let set_back = *self.set_back.lock().expect("no panic holds it");
+        self.beginning.plus(self.started.elapsed()).minus(set_back)
     }
 
     fn new_uuid(&self) -> Uuid {

@@ -197,6 +197,10 @@ impl DeviceStore for WeatheredStore {
         self.call(self.inner.purge_presence_history(before))
     }
 
+    fn marked_lost(&self, instance: RelayInstanceId) -> StoreFuture<Vec<(AccountId, DeviceId)>> {
+        self.call(self.inner.marked_lost(instance))
+    }
+
     fn write_presence(&self, writes: Vec<PresenceWrite>) -> StoreFuture<()> {
         self.call(self.inner.write_presence(writes))
     }

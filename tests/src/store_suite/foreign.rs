@@ -17,10 +17,11 @@ use super::{
 };
 
 /// The methods in which no account names a device or a key of its choice.
-const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 12] = [
+const NAME_NOTHING_OF_AN_ACCOUNT: [&str; 13] = [
     "renew_instance",
     "mark_draining",
     "sweep_lost",
+    "marked_lost",
     "release_instance",
     "purge_presence_history",
     "protocol_floor",

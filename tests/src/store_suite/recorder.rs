@@ -79,6 +79,7 @@ recorded! {
     renew_instance(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
     mark_draining(instance: RelayInstanceId, now: Timestamp, lease_until: Timestamp) -> ();
     sweep_lost(now: Timestamp) -> usize;
+    marked_lost(instance: RelayInstanceId) -> Vec<(AccountId, DeviceId)>;
     release_instance(instance: RelayInstanceId, now: Timestamp) -> ();
     purge_presence_history(before: Timestamp) -> usize;
     create_api_key(key: NewApiKey) -> ();

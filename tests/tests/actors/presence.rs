@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use relay_actors::environment::Environment;
 use relay_model::ids::{AccountId, DeviceId};
+use relay_model::limits::PRESENCE_WRITE_INTERVAL;
 use relay_model::store::{
-    Asker, DesktopRegistration, DeviceRow, DeviceStatus, DeviceType, OfflineReason,
+    Asker, DesktopRegistration, DeviceRow, DeviceStatus, DeviceStore, DeviceType, OfflineReason,
     RegistrationOutcome,
 };
 use relay_tests::memory_store::MemoryStore;
@@ -14,6 +15,8 @@ use serde_json::json;
 
 const GRACE: Duration = Duration::from_secs(90);
 const MOMENT: Duration = Duration::from_millis(5);
+/// Until a presence change is stored, at least.
+const STORED: Duration = PRESENCE_WRITE_INTERVAL.saturating_mul(2);
 
 /// PR-1, PR-2: a drop, a grace that ends, and a return after it.
 #[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
@@ -493,6 +496,109 @@ async fn a_stop_closes_every_socket() {
         assert_eq!(row.status, DeviceStatus::Offline);
         assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
     }
+}
+
+/// PR-6: however far the wall clock is set back while devices are connected, what becomes of them is
+/// stored, in its order.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn the_clock_may_be_set_back() {
+    let run = Run::start();
+    let account = run.account();
+    let desktop = run.desktop(account).await;
+    let phone = run.phone(account, desktop.id).await;
+    let (id, phone_id) = (desktop.id, phone.id);
+    pass(STORED).await;
+    run.environment.set_back(Duration::from_secs(3_600));
+    desktop.vanish();
+    pass(STORED).await;
+    assert_eq!(
+        row(&run, account, id).await.status,
+        DeviceStatus::Reconnecting
+    );
+    let desktop = run.desktop_again(account, id).await;
+    pass(STORED).await;
+    assert_eq!(row(&run, account, id).await.status, DeviceStatus::Online);
+    run.environment.set_back(Duration::from_secs(3_600));
+    phone.vanish();
+    desktop.vanish();
+    pass(GRACE + STORED).await;
+    for (id, reason) in [
+        (id, OfflineReason::ReconnectTimeout),
+        (phone_id, OfflineReason::Disconnected),
+    ] {
+        let row = row(&run, account, id).await;
+        assert_eq!(row.status, DeviceStatus::Offline);
+        assert_eq!(row.offline_reason, Some(reason));
+    }
+    let history = run.store.history(id);
+    let words: Vec<_> = history.iter().map(|change| change.status).collect();
+    let all = [
+        "online",
+        "reconnecting",
+        "online",
+        "reconnecting",
+        "offline",
+    ];
+    assert_eq!(words, all);
+}
+
+/// PR-6: a relay whose lease lapsed, and whose rows another one marked as lost, says again what its
+/// devices are as soon as it reaches the database: connected, within their grace, or gone meanwhile.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_relay_that_was_taken_for_lost_puts_its_rows_right() {
+    const LAPSE: Duration = Duration::from_secs(45);
+    const SHORT_OF_A_LAPSE: Duration = Duration::from_secs(15);
+    const RENEWAL: Duration = Duration::from_secs(10);
+
+    let run = Run::start();
+    let account = run.account();
+    let desktop = run.desktop(account).await;
+    let phone = run.phone(account, desktop.id).await;
+    let dropped = run.desktop(account).await;
+    let leaving = run.phone(account, desktop.id).await;
+    let ids = [desktop.id, phone.id, dropped.id, leaving.id];
+    pass(STORED).await;
+    dropped.vanish();
+    pass(STORED).await;
+    run.store.set_failing(true);
+    leaving.vanish();
+    pass(LAPSE).await;
+    run.store.set_failing(false);
+    // As another relay does, before this one has renewed its lease.
+    let marked = run.store.sweep_lost(run.environment.now()).await;
+    assert_eq!(marked, Ok(ids.len()));
+    for id in ids {
+        let row = row(&run, account, id).await;
+        assert_eq!(row.offline_reason, Some(OfflineReason::RelayLost));
+    }
+    pass(RENEWAL + STORED).await;
+    let mut stored = Vec::new();
+    for id in ids {
+        let row = row(&run, account, id).await;
+        stored.push((row.status, row.offline_reason));
+    }
+    let expected = [
+        (DeviceStatus::Online, None),
+        (DeviceStatus::Online, None),
+        (DeviceStatus::Reconnecting, None),
+        (DeviceStatus::Offline, Some(OfflineReason::Disconnected)),
+    ];
+    assert_eq!(stored, expected);
+    assert_eq!(run.store.counts().marked_lost, 1);
+    let words: Vec<_> = run
+        .store
+        .history(desktop.id)
+        .iter()
+        .map(|change| change.status)
+        .collect();
+    assert_eq!(words, ["online", "offline", "online"]);
+
+    // Nobody is asked when the lease has held.
+    run.store.set_failing(true);
+    pass(SHORT_OF_A_LAPSE).await;
+    run.store.set_failing(false);
+    pass(RENEWAL + STORED).await;
+    assert_eq!(run.store.counts().marked_lost, 1);
 }
 
 /// PR-6: presence history that is older than its retention is dropped, at the start and then at its

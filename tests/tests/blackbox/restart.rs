@@ -123,6 +123,38 @@ async fn rows_of_a_dead_relay_are_corrected() {
     drop(successor);
 }
 
+/// PR-6: a relay that stood still for longer than its lease, and was taken for lost by another, puts the
+/// rows of its devices right when it goes on; their connections have not noticed.
+#[tokio::test]
+async fn a_relay_that_stood_still_puts_its_rows_right() {
+    let short = [
+        ("presence.instance_renewal", "100ms"),
+        ("presence.instance_lease", "1s"),
+        ("presence.sweep_interval", "100ms"),
+        ("presence.startup_grace", "0ms"),
+    ];
+    let site = Site::new(&short);
+    let still = site.start().await;
+    let other = site.start().await;
+    let mut desktop = still.desktop(&Account::new()).await;
+    let mut phone = still.phone(&desktop.device).await;
+    for device in [&desktop.device, &phone.device] {
+        other.until_listed_as(device, "online").await;
+    }
+    still.signal("STOP").await;
+    for device in [&desktop.device, &phone.device] {
+        other.until_listed_as(device, "offline").await;
+    }
+    still.signal("CONT").await;
+    for device in [&desktop.device, &phone.device] {
+        other.until_listed_as(device, "online").await;
+    }
+    phone.request("r", "m", json!(1)).await;
+    let request = desktop.next_request().await;
+    desktop.answer(&request, json!("still here")).await;
+    assert_eq!(phone.next_response().await["result"], "still here");
+}
+
 /// PR-6, DR-3: a relay that stops leaves its rows offline, with the reason.
 #[tokio::test]
 async fn a_stopped_relay_leaves_its_rows_offline() {
