@@ -356,14 +356,15 @@ impl Relay {
 
     /// Connects a device whose bytes the test writes itself.
     pub async fn raw(&self, device: &Device) -> RawSocket {
-        let mut raw = RawSocket::open(self.address, self.evidence.clone()).await;
+        let trust = self.site.trust.as_ref();
+        let mut raw = RawSocket::open(self.address, trust, self.evidence.clone()).await;
         raw.upgrade(&device.upgrade_headers()).await;
         raw
     }
 
     /// A TCP connection on which nothing was said.
     pub async fn tcp(&self) -> RawSocket {
-        RawSocket::open(self.address, self.evidence.clone()).await
+        RawSocket::open(self.address, None, self.evidence.clone()).await
     }
 
     /// Sends a signal by its name, such as `TERM`.

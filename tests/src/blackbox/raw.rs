@@ -1,17 +1,20 @@
-//! A TCP connection whose every byte the test decides: broken frames, peers that never read, ends
+//! A connection whose every byte the test decides: broken frames, peers that never read, ends
 //! in the middle of things.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 use serde_json::{Value, json};
+use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 
 use super::DEADLINE;
 use super::account::Device;
 use super::evidence::{Evidence, Transcript};
 use super::raw_frame::{OpCode, RawFrame, encode};
+use super::trust::{ByteStream, Trust, over};
 
 /// RFC 6455's example.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -22,15 +25,21 @@ const RECEIVE_BUFFER: u32 = 16 * 1024;
 /// Bytes of sent frames that a failure prints.
 const SHOWN: usize = 120;
 
-/// A TCP connection to the relay.
+/// A connection to the relay, over TCP, with TLS or without.
 pub struct RawSocket {
-    stream: TcpStream,
+    stream: Box<dyn ByteStream>,
+    /// The same socket once more, for what only it can be asked.
+    socket: Socket,
     received: Vec<u8>,
     transcript: Transcript,
 }
 
 impl RawSocket {
-    pub(super) async fn open(address: SocketAddr, evidence: Evidence) -> Self {
+    pub(super) async fn open(
+        address: SocketAddr,
+        trust: Option<&Trust>,
+        evidence: Evidence,
+    ) -> Self {
         let connecting = async {
             let socket = TcpSocket::new_v4()?;
             socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
@@ -38,8 +47,12 @@ impl RawSocket {
         };
         let stream = connecting.await.expect("the relay listens");
         stream.set_nodelay(true).expect("a TCP option");
+        let socket = stream.as_fd().try_clone_to_owned();
+        let socket = Socket::from(socket.expect("a file is left"));
+        let stream = over(stream, address, trust).await;
         Self {
-            stream,
+            stream: stream.expect("the handshake is done"),
+            socket,
             received: Vec::new(),
             transcript: Transcript::new("a raw socket".to_owned(), evidence),
         }
@@ -110,8 +123,8 @@ impl RawSocket {
 
     /// The port of this side.
     pub fn port(&self) -> u16 {
-        let address = self.stream.local_addr();
-        address.expect("the socket is connected").port()
+        let address = self.socket.local_addr().expect("the socket is connected");
+        address.as_socket().expect("it is one of TCP").port()
     }
 
     /// Reads a little of what comes, as a slow peer does; false at the end of the connection.
@@ -128,8 +141,7 @@ impl RawSocket {
     /// Whether something has come that was not read yet; does not wait.
     pub fn has_answer(&self) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit(); 1];
-        let socket = socket2::SockRef::from(&self.stream);
-        !self.received.is_empty() || socket.peek(&mut byte).is_ok_and(|bytes| bytes > 0)
+        !self.received.is_empty() || self.socket.peek(&mut byte).is_ok_and(|bytes| bytes > 0)
     }
 
     /// Sends bytes.
@@ -263,8 +275,7 @@ impl RawSocket {
     /// Drops the connection with a reset.
     pub fn reset(self) {
         let zero = std::time::Duration::ZERO;
-        let socket = socket2::SockRef::from(&self.stream);
-        socket.set_linger(Some(zero)).expect("a TCP option");
+        self.socket.set_linger(Some(zero)).expect("a TCP option");
     }
 
     /// Reads once; 0 at the end of the connection.
@@ -278,7 +289,15 @@ impl RawSocket {
                 self.received.extend(&block[..bytes]);
                 bytes
             }
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionReset => 0,
+            // The latter is the end of a TLS connection without a farewell.
+            Ok(Err(error))
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                0
+            }
             Ok(Err(error)) => self.transcript.fail(&format!("cannot read: {error}")),
             Err(_) => self.transcript.fail(&format!("waited too long for {what}")),
         }

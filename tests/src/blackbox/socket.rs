@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
@@ -24,7 +23,7 @@ use super::evidence::{Evidence, Transcript};
 use super::frame::Frame;
 use super::leaks::note_secret;
 use super::rpc::rpc_request;
-use super::trust::Trust;
+use super::trust::{ByteStream, Trust, over};
 
 /// A connection of a device.
 pub struct Socket {
@@ -37,11 +36,6 @@ pub struct Socket {
     unread: VecDeque<Frame>,
     transcript: Transcript,
 }
-
-/// What frames go over: TCP, with TLS or without.
-trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// What came from the relay.
 enum Received {
@@ -70,13 +64,7 @@ impl Socket {
         let upgrading = async {
             let stream = TcpStream::connect(address).await.map_err(Error::Io)?;
             let port = stream.local_addr().map_err(Error::Io)?.port();
-            let stream: Box<dyn ByteStream> = match trust {
-                None => Box::new(stream),
-                Some(trust) => {
-                    let secured = trust.secure(address, stream).await;
-                    Box::new(secured.map_err(Error::Io)?)
-                }
-            };
+            let stream = over(stream, address, trust).await.map_err(Error::Io)?;
             let (stream, _) = client_async(request, stream).await?;
             Ok::<_, Error>((stream, port))
         };

@@ -8,11 +8,29 @@ use reqwest::Certificate;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::DEADLINE;
+
+/// What frames go over: TCP, with TLS or without.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+
+/// The connection as it is, or with TLS if there is somebody to trust.
+pub(super) async fn over(
+    stream: TcpStream,
+    address: SocketAddr,
+    trust: Option<&Trust>,
+) -> io::Result<Box<dyn ByteStream>> {
+    Ok(match trust {
+        None => Box::new(stream),
+        Some(trust) => Box::new(trust.secure(address, stream).await?),
+    })
+}
 
 /// One authority, and connections to those whom it vouches for.
 #[derive(Clone)]

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use relay_tests::blackbox::{
-    Account, RawSocket, Relay, Socket, by_length, interest, is_long, snapshot, snapshot_payload,
+    Account, RawSocket, Relay, Site, Socket, by_length, interest, is_long, snapshot,
+    snapshot_payload,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -104,14 +105,13 @@ async fn publishes(
 
 /// Runs the stream with one frozen phone among those that read. The relay must give it up for `reason`,
 /// and its memory may grow by `growth` bytes at most.
-async fn one_frozen_phone(settings: &[(&str, &str)], stream: Stream, reason: &str, growth: u64) {
-    let mut all = vec![
+async fn one_frozen_phone(site: &Site, stream: Stream, reason: &str, growth: u64) {
+    let site = site.with(&[
         ("limits.rate_burst", "1000000"),
         ("limits.rate_per_second", "1000000"),
         ("timeline.flush_interval", "20ms"),
-    ];
-    all.extend(settings);
-    let relay = Relay::start_with(&all).await;
+    ]);
+    let relay = site.start().await;
     let mut desktop = relay.desktop(&Account::new()).await;
     let account = desktop.device.account.clone();
     let phones = by_length(20, 99);
@@ -179,6 +179,11 @@ async fn one_frozen_phone(settings: &[(&str, &str)], stream: Stream, reason: &st
 /// 24 MiB, and long 60.
 #[tokio::test]
 async fn events_for_it_pile_up_to_their_bound() {
+    events_pile_up(&Site::new(&[])).await;
+}
+
+/// TR-10, TL-8, TL-14: the same of a relay at this site.
+pub(crate) async fn events_pile_up(site: &Site) {
     let stream = Stream {
         rounds: by_length(48, 60),
         events: by_length(8, 12),
@@ -191,7 +196,7 @@ async fn events_for_it_pile_up_to_their_bound() {
         ("limits.write_stall_timeout", "10m"),
     ];
     let bound = by_length(12 * MIB, 28 * MIB);
-    one_frozen_phone(&settings, stream, "congested", bound).await;
+    one_frozen_phone(&site.with(&settings), stream, "congested", bound).await;
 }
 
 /// TR-10, TL-14: of snapshots, which coalesce, a phone's lanes never fill; it is retired when it has
@@ -200,6 +205,11 @@ async fn events_for_it_pile_up_to_their_bound() {
 /// Memory: as above, with small events, so hardly more than one snapshot of each thread.
 #[tokio::test]
 async fn snapshots_for_it_coalesce() {
+    snapshots_coalesce(&Site::new(&[])).await;
+}
+
+/// TR-10, TL-14: the same of a relay at this site.
+pub(crate) async fn snapshots_coalesce(site: &Site) {
     let stream = Stream {
         rounds: by_length(64, 240),
         events: 2,
@@ -208,7 +218,7 @@ async fn snapshots_for_it_coalesce() {
     };
     let patience = by_length("3s", "20s");
     let settings = [("limits.write_stall_timeout", patience)];
-    one_frozen_phone(&settings, stream, "stalled", 8 * MIB).await;
+    one_frozen_phone(&site.with(&settings), stream, "stalled", 8 * MIB).await;
 }
 
 /// TR-10: of what waits for a phone that reads nothing the kernel holds 256 KiB at most; the rest waits in

@@ -1,12 +1,13 @@
 //! The device listener with a certificate: `https` and `wss`, what comes before the handshake, and what a
 //! SIGHUP changes.
 
-use relay_tests::blackbox::{Account, Relay, Site, Trust};
+use relay_tests::blackbox::{Account, OpCode, Relay, Site, Trust, encode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::certificates::{Authority, Pair};
+use crate::frozen_reader;
 
 const RELOADED: &str = "reloaded the TLS certificate";
 const REFUSED: &str = "the TLS files cannot be used; the certificate in force stays";
@@ -83,6 +84,58 @@ async fn devices_talk_over_tls() {
         relay.figures().await.of("relay_tls_handshake_errors_total"),
         0.0
     );
+}
+
+/// TR-10, TL-8, TL-14: a phone that reads nothing hurts nobody over TLS either, where a layer more keeps
+/// bytes: its lanes are bounded, and it is given up in time.
+#[tokio::test]
+async fn frozen_phones_hurt_nobody_over_tls() {
+    let secured = Secured::new(&[]);
+    frozen_reader::events_pile_up(&secured.site).await;
+    frozen_reader::snapshots_coalesce(&secured.site).await;
+}
+
+/// TR-3: fragments and control frames between them, however they fall into the records of TLS: a record for
+/// each few bytes, and all in one.
+#[tokio::test]
+async fn fragments_come_in_any_records() {
+    let relay = Secured::new(&[]).site.start().await;
+    let mut desktop = relay.desktop(&Account::new()).await;
+    let account = &desktop.device.account;
+    let device = account.new_phone().targeting(&desktop.device);
+    relay.enrol(&device).await;
+    let mut phone = relay.raw(&device).await;
+    phone.register(&device).await;
+    assert_eq!(
+        phone.next_json().await["payload"]["eventType"],
+        "device-status"
+    );
+    let params = json!("ä".repeat(40));
+    for (id, record) in [("r1", 7), ("r2", usize::MAX)] {
+        let payload = json!({ "id": id, "method": "m", "params": params });
+        let text = json!({ "type": "rpc.request", "payload": payload }).to_string();
+        let mut frames = Vec::new();
+        let fragments: Vec<&[u8]> = text.as_bytes().chunks(33).collect();
+        for (number, fragment) in fragments.iter().enumerate() {
+            let op = if number == 0 {
+                OpCode::Text
+            } else {
+                OpCode::Continuation
+            };
+            frames.extend(encode(op, number + 1 == fragments.len(), fragment));
+            frames.extend(encode(OpCode::Ping, true, b"between"));
+        }
+        for piece in frames.chunks(record) {
+            phone.send(piece).await;
+        }
+        for _ in &fragments {
+            assert_eq!(phone.next_frame().await.op, OpCode::Pong);
+        }
+        let request = desktop.next_request().await;
+        assert_eq!(request["params"], params);
+        desktop.answer(&request, params.clone()).await;
+        assert_eq!(phone.next_json().await["payload"]["result"], params);
+    }
 }
 
 /// DR-3: a relay with TLS says 1012 too when it ends.
