@@ -1,7 +1,7 @@
 //! Changes of a device's row, by its own events or over HTTP: stored first, then acted on, whatever
 //! becomes of the one who asked (EV-4, EV-5).
 
-use actix::MailboxError;
+use actix::{Handler, MailboxError, Message};
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::store::{
     ChangedDevice, DesktopRegistration, DeviceChange, DeviceRow, DeviceType, PhoneRegistration,
@@ -12,7 +12,9 @@ use relay_model::wire::{OutgoingText, outbound};
 use crate::directory::{DeviceChanged, DeviceForgotten, SignedOut};
 use crate::mailbox::post;
 use crate::relay::{Relay, directory_is_gone, store_is_gone};
-use crate::store::{ChangeDevice, ForgetDevice, RegisterDesktop, RegisterPhone, RemovePushTokens};
+use crate::store::{
+    ChangeDevice, ForgetDevice, RegisterDesktop, RegisterPhone, RemovePushTokens, StoreActor,
+};
 
 impl Relay {
     /// Creates or updates a desktop's row. A desktop that says `relayEligible:false` is hidden
@@ -32,16 +34,7 @@ impl Relay {
             device,
             registration,
         };
-        let relay = self.clone();
-        let registered = to_its_end(async move {
-            let outcome = relay.store().send(message).await;
-            let outcome = outcome.unwrap_or_else(store_is_gone)?;
-            if let RegistrationOutcome::Registered(changed) = &outcome {
-                relay.tell_change(account, changed, asked, None);
-            }
-            Ok(outcome)
-        });
-        self.shown_live(account, registered.await?).await
+        self.register(account, message, asked).await
     }
 
     /// Creates or updates a phone's row.
@@ -59,24 +52,31 @@ impl Relay {
             device,
             registration,
         };
+        self.register(account, message, None).await
+    }
+
+    /// Has a row registered, and the account told what changed in it. The outcome comes with the presence
+    /// that holds now: what was stored last may be behind it.
+    async fn register<M>(
+        &self,
+        account: AccountId,
+        message: M,
+        asked: Option<bool>,
+    ) -> Result<RegistrationOutcome, StoreError>
+    where
+        M: Message<Result = Result<RegistrationOutcome, StoreError>> + Send + 'static,
+        StoreActor: Handler<M>,
+    {
         let relay = self.clone();
         let registered = to_its_end(async move {
             let outcome = relay.store().send(message).await;
             let outcome = outcome.unwrap_or_else(store_is_gone)?;
             if let RegistrationOutcome::Registered(changed) = &outcome {
-                relay.tell_change(account, changed, None, None);
+                relay.tell_change(account, changed, asked, None);
             }
             Ok(outcome)
         });
-        self.shown_live(account, registered.await?).await
-    }
-
-    /// The outcome with the presence that holds now: what was stored last may be behind it.
-    async fn shown_live(
-        &self,
-        account: AccountId,
-        mut outcome: RegistrationOutcome,
-    ) -> Result<RegistrationOutcome, StoreError> {
+        let mut outcome = registered.await?;
         if let RegistrationOutcome::Registered(changed) = &mut outcome {
             self.show_live_presence(account, std::slice::from_mut(&mut changed.row))
                 .await?;

@@ -17,6 +17,15 @@ use crate::refusal::Refusal;
 
 type Extraction<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>>>>;
 
+/// What `of` makes of the request, which it may look at for as long as that takes.
+fn extraction<T: 'static>(
+    request: &HttpRequest,
+    of: impl AsyncFnOnce(&HttpRequest) -> Result<T, Refusal> + 'static,
+) -> Extraction<T> {
+    let request = request.clone();
+    Box::pin(async move { of(&request).await })
+}
+
 /// A caller whose credentials are valid and allow the call (HTTP-4). As an argument of a handler it
 /// stands first, so that nothing else is said to a caller without.
 #[derive(Debug, Clone, Copy)]
@@ -24,16 +33,19 @@ pub(super) struct Caller {
     pub(super) account: AccountId,
 }
 
+impl Caller {
+    async fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+        let account = allowed(request).await?;
+        Ok(Self { account })
+    }
+}
+
 impl FromRequest for Caller {
     type Error = Refusal;
     type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let account = allowed(&request).await?;
-            Ok(Self { account })
-        })
+        extraction(request, Self::of)
     }
 }
 
@@ -43,23 +55,26 @@ pub(super) struct CallingUser {
     pub(super) account: AccountId,
 }
 
+impl CallingUser {
+    async fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+        let identity = identify(request).await?;
+        match identity.credentials {
+            Credentials::UserToken { .. } => Ok(Self {
+                account: identity.account,
+            }),
+            Credentials::ApiKey { .. } => Err(Refusal::Forbidden(
+                "this call takes a user's token, not an API key",
+            )),
+        }
+    }
+}
+
 impl FromRequest for CallingUser {
     type Error = Refusal;
     type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let identity = identify(&request).await?;
-            match identity.credentials {
-                Credentials::UserToken { .. } => Ok(Self {
-                    account: identity.account,
-                }),
-                Credentials::ApiKey { .. } => Err(Refusal::Forbidden(
-                    "this call takes a user's token, not an API key",
-                )),
-            }
-        })
+        extraction(request, Self::of)
     }
 }
 
@@ -70,16 +85,19 @@ pub(super) struct CallingDesktop {
     pub(super) device: DeviceId,
 }
 
+impl CallingDesktop {
+    async fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+        let (account, device) = calling_device(request, DeviceType::Desktop).await?;
+        Ok(Self { account, device })
+    }
+}
+
 impl FromRequest for CallingDesktop {
     type Error = Refusal;
     type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let (account, device) = calling_device(&request, DeviceType::Desktop).await?;
-            Ok(Self { account, device })
-        })
+        extraction(request, Self::of)
     }
 }
 
@@ -90,16 +108,19 @@ pub(super) struct CallingPhone {
     pub(super) device: DeviceId,
 }
 
+impl CallingPhone {
+    async fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+        let (account, device) = calling_device(request, DeviceType::Mobile).await?;
+        Ok(Self { account, device })
+    }
+}
+
 impl FromRequest for CallingPhone {
     type Error = Refusal;
     type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let (account, device) = calling_device(&request, DeviceType::Mobile).await?;
-            Ok(Self { account, device })
-        })
+        extraction(request, Self::of)
     }
 }
 
@@ -110,17 +131,20 @@ pub(super) struct CallingDevice {
     pub(super) device: DeviceId,
 }
 
+impl CallingDevice {
+    async fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+        let account = allowed(request).await?;
+        let device = named_device(request)?;
+        Ok(Self { account, device })
+    }
+}
+
 impl FromRequest for CallingDevice {
     type Error = Refusal;
     type Future = Extraction<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let account = allowed(&request).await?;
-            let device = named_device(&request)?;
-            Ok(Self { account, device })
-        })
+        extraction(request, Self::of)
     }
 }
 

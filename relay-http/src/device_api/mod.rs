@@ -13,6 +13,7 @@ pub(crate) mod openapi;
 mod push_token;
 mod register_desktop;
 mod register_phone;
+mod registered;
 pub(crate) mod schemas;
 mod text;
 

@@ -2,7 +2,7 @@
 
 use actix_web::{HttpResponse, web};
 use relay_model::ids::DeviceId;
-use relay_model::store::{DesktopRegistration, DeviceStatus, RegistrationOutcome};
+use relay_model::store::{DesktopRegistration, DeviceStatus};
 use relay_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingDesktop;
+use super::registered::registered;
 use super::schemas;
 use super::text::{checked, desktop_name};
 use crate::refusal::{Problem, Refusal};
@@ -116,18 +117,11 @@ pub(super) async fn register(
         .relay
         .register_desktop(caller.account, caller.device, registration)
         .await?;
-    match outcome {
-        RegistrationOutcome::Registered(changed) => {
-            let row = changed.row;
-            Ok(HttpResponse::Created().json(RegisteredDesktop {
-                device_id: row.id,
-                status: row.status,
-                created_at: row.created_at,
-                updated_at: row.updated_at,
-            }))
-        }
-        RegistrationOutcome::Foreign => Err(Refusal::DeviceOwnershipFailed),
-        RegistrationOutcome::Forgotten => Err(Refusal::DesktopForgotten),
-        RegistrationOutcome::TypeMismatch => Err(Refusal::DeviceTypeMismatch),
-    }
+    let row = registered(outcome)?;
+    Ok(HttpResponse::Created().json(RegisteredDesktop {
+        device_id: row.id,
+        status: row.status,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    }))
 }

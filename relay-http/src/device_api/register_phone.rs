@@ -3,13 +3,14 @@
 use actix_web::{HttpResponse, web};
 use relay_model::ids::DeviceId;
 use relay_model::push::{NewPushToken, PushPlatform};
-use relay_model::store::{DeviceStatus, DeviceType, PhoneRegistration, RegistrationOutcome};
+use relay_model::store::{DeviceStatus, DeviceType, PhoneRegistration};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::DeviceApi;
 use super::body::JsonBody;
 use super::caller::CallingPhone;
+use super::registered::registered;
 use super::schemas;
 use super::text::{checked, push_token};
 use crate::refusal::{Problem, Refusal};
@@ -125,20 +126,13 @@ pub(super) async fn register(
         .relay
         .register_phone(caller.account, caller.device, registration)
         .await?;
-    match outcome {
-        RegistrationOutcome::Registered(changed) => {
-            let row = changed.row;
-            Ok(HttpResponse::Created().json(RegisteredPhone {
-                device_id: row.id,
-                device_name: row.device_name,
-                device_type: row.device_type,
-                platform: row.platform,
-                app_version: row.app_version,
-                is_connected: row.status == DeviceStatus::Online,
-            }))
-        }
-        RegistrationOutcome::Foreign => Err(Refusal::DeviceOwnershipFailed),
-        RegistrationOutcome::Forgotten => Err(Refusal::DesktopForgotten),
-        RegistrationOutcome::TypeMismatch => Err(Refusal::DeviceTypeMismatch),
-    }
+    let row = registered(outcome)?;
+    Ok(HttpResponse::Created().json(RegisteredPhone {
+        device_id: row.id,
+        device_name: row.device_name,
+        device_type: row.device_type,
+        platform: row.platform,
+        app_version: row.app_version,
+        is_connected: row.status == DeviceStatus::Online,
+    }))
 }
