@@ -1,6 +1,8 @@
 //! Makes actors panic, so that tests can prove what happens then. Not in the product.
 
-use actix::{Context, Handler, MailboxError, Message};
+use std::time::Duration;
+
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, MailboxError, Message, WrapFuture};
 use relay_model::ids::{AccountId, DeviceId};
 
 use crate::directory::{DirectoryActor, FindPair};
@@ -50,6 +52,20 @@ can_panic!(
     StoreActor
 );
 
+/// Has a registry look at no further message, and panic after this time with all that came meanwhile.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct PanicAfter(Duration);
+
+impl Handler<PanicAfter> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, PanicAfter(stall): PanicAfter, ctx: &mut Context<Self>) {
+        let stall = tokio::time::sleep(stall).into_actor(self);
+        ctx.wait(stall.map(|(), registry, ctx| registry.handle(PanicNow, ctx)));
+    }
+}
+
 /// Has the socket of a device's route panic; by the directory, which knows it.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -82,6 +98,14 @@ impl Relay {
         if let Ok(Some(registry)) = self.directory().send(FindPair { account, desktop }).await {
             let gone = registry.send(PanicNow).await;
             debug_assert!(gone.is_err());
+        }
+    }
+
+    /// Makes the registry of a pair stall and then panic, if there is one. Returns once it stalls.
+    pub async fn stall_pair(&self, account: AccountId, desktop: DeviceId, stall: Duration) {
+        if let Ok(Some(registry)) = self.directory().send(FindPair { account, desktop }).await {
+            let stalls = registry.send(PanicAfter(stall)).await;
+            debug_assert!(stalls.is_ok());
         }
     }
 

@@ -50,7 +50,8 @@ impl DirectoryActor {
         }
     }
 
-    /// The registry of a pair, started if there is none. A new one learns of every phone's route.
+    /// The registry of a pair, started if there is none. A new one learns of every phone's route, and of
+    /// its desktop if that is expected back.
     fn pair(
         &mut self,
         account_id: AccountId,
@@ -83,6 +84,10 @@ impl DirectoryActor {
                     targets_this,
                 },
             );
+        }
+        let desktop_status = account.device(desktop).map(|device| device.status);
+        if desktop_status == Some(DeviceStatus::Reconnecting) {
+            post(&registry, DesktopReconnecting);
         }
         account.pairs.reserve_exact(1);
         account.pairs.push(Pair {
@@ -247,9 +252,11 @@ impl Handler<Attach> for DirectoryActor {
         Box::pin(async move {
             let session = session.await.map_err(|_| NotAttached::NoSession)?;
             let leases = match leases {
-                // A registry that failed meanwhile has no leases to tell of; the socket finds it gone at
-                // its next frame for it.
-                Some(leases) => leases.await.unwrap_or_default(),
+                Some(leases) => leases.await.unwrap_or_else(|_| {
+                    // The registry failed before it knew of this desktop, so it closes others only.
+                    attach.socket.close(CloseReason::PairLost);
+                    Vec::new()
+                }),
                 None => Vec::new(),
             };
             Ok(Attached {

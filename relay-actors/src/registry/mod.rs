@@ -201,8 +201,12 @@ impl Drop for RegistryActor {
                 Desktop::Attached(route) => Some(&route.socket),
                 Desktop::Offline | Desktop::Reconnecting => None,
             };
-            let phones = self.phones.values().filter(|phone| phone.targets_this);
-            for socket in desktop.into_iter().chain(phones.map(|phone| &phone.socket)) {
+            let phones = self
+                .phones
+                .iter()
+                .filter(|(id, phone)| phone.targets_this || self.pending.has_of_phone(**id));
+            let phones = phones.map(|(_, phone)| &phone.socket);
+            for socket in desktop.into_iter().chain(phones) {
                 socket.close(CloseReason::PairLost);
             }
         }

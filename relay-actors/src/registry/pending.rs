@@ -158,7 +158,7 @@ impl PendingRequests {
 
     /// Ends, silently, all requests of this phone.
     pub(crate) fn end_of_phone(&mut self, phone: DeviceId) {
-        if self.per_phone.contains_key(&phone) {
+        if self.has_of_phone(phone) {
             self.remove(|record| record.phone == phone);
         }
     }
@@ -176,6 +176,11 @@ impl PendingRequests {
     /// Whether a request with this id is pending.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.records.contains_key(id)
+    }
+
+    /// Whether this phone waits for an answer.
+    pub(crate) fn has_of_phone(&self, phone: DeviceId) -> bool {
+        self.per_phone.contains_key(&phone)
     }
 
     /// How many each phone has, in the order of their ids.

@@ -130,6 +130,17 @@ impl Device {
         }
     }
 
+    /// Reads on to the close, whose code this must be.
+    pub async fn is_closed(&mut self, code: u16) {
+        let close = loop {
+            match self.receive_within(PATIENCE).await {
+                Some(Received::Frame(_)) => {}
+                other => break other,
+            }
+        };
+        assert_eq!(close, Some(Received::Close(code)), "{}", self.id);
+    }
+
     /// The status word and generation of the next frame, which must be a `device-status`.
     pub async fn next_status(&mut self) -> (String, u64) {
         let frame = self.next().await;

@@ -92,13 +92,7 @@ async fn all_devices_are_signed_out() {
     pass(MOMENT).await;
     sign_out(&run, account, None).await;
     for device in [&mut desktop, &mut phone] {
-        let close = loop {
-            match device.receive_within(SLOW).await {
-                Some(Received::Frame(_)) => {}
-                other => break other,
-            }
-        };
-        assert_eq!(close, Some(Received::Close(4401)));
+        device.is_closed(4401).await;
     }
     let state = run.state().await;
     assert_eq!((state.sessions, state.graces), (1, 0));
