@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use relay_actors::environment::Environment;
 use relay_actors::push::PushServices;
 use relay_actors::{ConnectionOrigin, Relay, RelayState, Telemetry};
 use relay_model::credentials::Credentials;
 use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::Limits;
 use relay_model::store::{
-    DesktopRegistration, DeviceStore, DeviceType, PhoneRegistration, RegistrationOutcome,
+    Asker, DesktopRegistration, DeviceRow, DeviceStore, DeviceType, PhoneRegistration,
+    RegistrationOutcome,
 };
 use relay_model::time::Timestamp;
 use tokio_tungstenite::WebSocketStream;
@@ -249,6 +251,19 @@ impl Run {
     pub async fn drain(&self) {
         self.relay.drain("test");
         self.relay.drained().await;
+    }
+
+    /// A device's row as this relay reads it: one that a lost relay left online is offline.
+    pub async fn read_row(&self, account: AccountId, id: DeviceId) -> DeviceRow {
+        let asker = Asker {
+            instance: self.relay.instance(),
+            now: self.environment.now(),
+        };
+        let rows = self
+            .device_store()
+            .devices(asker, account, Default::default());
+        let rows = rows.await.expect("the store answers");
+        rows.into_iter().find(|row| row.id == id).expect("a row")
     }
 
     /// The store as a trait object.

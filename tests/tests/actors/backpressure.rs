@@ -201,3 +201,25 @@ async fn replies_wait_for_the_end_of_a_message_in_fragments() {
     }
     assert_eq!(phone.next().await["payload"]["eventType"], "x");
 }
+
+/// TR-10: a phone that does not read is retired when its event lane is full, nobody else notices,
+/// and what it held is given back.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_phone_that_does_not_read_is_retired() {
+    let run = Run::with_limits(|limits| limits.event_lane_bytes = 100_000);
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let mut healthy = run.phone(account, desktop.id).await;
+    let frozen = run.phone(account, desktop.id).await;
+    for number in 0..100 {
+        desktop
+            .event("x", json!({"number": number, "filling": "x".repeat(5_000)}))
+            .await;
+        assert_eq!(healthy.next().await["payload"]["payload"]["number"], number);
+    }
+    assert_eq!(run.state().await.directory.routes, 2);
+    // The close cannot be written; the connection is given up a few seconds later.
+    pass(Duration::from_secs(6)).await;
+    assert_eq!(run.state().await.directory.sockets, 2);
+    frozen.vanish();
+}

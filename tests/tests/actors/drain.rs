@@ -4,13 +4,11 @@
 use std::time::Duration;
 
 use relay_actors::DrainPhase;
-use relay_actors::environment::Environment;
-use relay_model::ids::{AccountId, DeviceId};
 use relay_model::limits::{
     CLOSE_SPREAD, DESKTOP_RECONNECT_GRACE, DRAIN_STALL_TOLERANCE, DRAIN_TIMEOUT, INSTANCE_RENEWAL,
     STOP_TIMEOUT,
 };
-use relay_model::store::{Asker, DeviceRow, DeviceStatus, DeviceType, OfflineReason};
+use relay_model::store::{DeviceStatus, DeviceType, OfflineReason};
 use relay_tests::memory_store::MemoryStore;
 use relay_tests::paused::{Device, Received, Run, pass};
 use serde_json::json;
@@ -18,18 +16,6 @@ use tokio::time::Instant;
 
 const MOMENT: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
-
-async fn row(run: &Run, account: AccountId, id: DeviceId) -> DeviceRow {
-    let asker = Asker {
-        instance: run.relay.instance(),
-        now: run.environment.now(),
-    };
-    let rows = run
-        .device_store()
-        .devices(asker, account, Default::default());
-    let rows = rows.await.expect("the store answers");
-    rows.into_iter().find(|row| row.id == id).expect("a row")
-}
 
 /// A desktop with a phone that has a request open, in a relay that was asked to drain.
 async fn draining(run: &Run) -> (Device, Device) {
@@ -97,7 +83,10 @@ async fn a_drain_wins_over_a_registration_under_way() {
     assert_eq!(answer["code"], "relayDraining", "{answer}");
     assert_eq!(desktop.next_close().await, 1012);
     run.relay.drained().await;
-    assert_eq!(row(&run, account, id).await.status, DeviceStatus::Offline);
+    assert_eq!(
+        run.read_row(account, id).await.status,
+        DeviceStatus::Offline
+    );
 }
 
 /// DR-2: the wait ends with the last request, and at its limit if one is never answered; open requests
@@ -248,7 +237,7 @@ async fn memory_is_cleared() {
     assert_eq!(other.next_close().await, 1012);
     run.relay.drained().await;
     for id in [desktop.id, phone.id, other.id] {
-        let row = row(&run, account, id).await;
+        let row = run.read_row(account, id).await;
         assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
     }
 }
@@ -279,7 +268,7 @@ async fn a_second_wish_ends_every_wait() {
         run.relay.drained().await;
         assert!(begun.elapsed() <= SECOND, "{phase}: {:?}", begun.elapsed());
         for id in [desktop.id, phone.id, last.id] {
-            let row = row(&run, account, id).await;
+            let row = run.read_row(account, id).await;
             assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
         }
         for device in [&mut desktop, &mut phone] {
@@ -368,7 +357,7 @@ async fn the_next_relay_expects_the_devices() {
     desktop = new.desktop_again(account, id).await;
     assert_eq!(early.next_status().await.0, "online");
     pass(DESKTOP_RECONNECT_GRACE + SECOND).await;
-    assert_eq!(row(&new, account, id).await.status, DeviceStatus::Online);
+    assert_eq!(new.read_row(account, id).await.status, DeviceStatus::Online);
     drop(desktop);
 }
 
@@ -437,6 +426,37 @@ async fn a_database_that_takes_nothing_holds_no_drain() {
     );
     run.store.set_failing(false);
     run.relay.drained().await;
-    let row = row(&run, account, desktop.id).await;
+    let row = run.read_row(account, desktop.id).await;
     assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
+}
+
+/// A stopping relay closes every socket with 1012, registered or not, tells nobody "offline", and
+/// gives up its rows.
+#[actix_rt::test(system = "relay_tests::paused::PausedSystem")]
+async fn a_stop_closes_every_socket() {
+    let run = Run::start();
+    let account = run.account();
+    let mut desktop = run.desktop(account).await;
+    let mut phone = run.phone(account, desktop.id).await;
+    let id = run.phone_row(account).await;
+    let mut unregistered = run.connect(account, DeviceType::Mobile, id, None).await;
+    pass(MOMENT).await;
+    let relay = run.relay.clone();
+    relay.drain("test");
+    let stopped = actix_rt::spawn(async move { relay.drained().await });
+    for device in [&mut desktop, &mut phone, &mut unregistered] {
+        assert_eq!(device.next_close().await, 1012);
+        assert_eq!(
+            device.receive_within(Duration::from_secs(1)).await,
+            Some(Received::End)
+        );
+    }
+    stopped.await.unwrap();
+    let mut late = run.connect(account, DeviceType::Mobile, id, None).await;
+    assert_eq!(late.next_close().await, 1012);
+    for id in [desktop.id, phone.id] {
+        let row = run.read_row(account, id).await;
+        assert_eq!(row.status, DeviceStatus::Offline);
+        assert_eq!(row.offline_reason, Some(OfflineReason::RelayStopped));
+    }
 }
