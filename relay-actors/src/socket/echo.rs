@@ -33,7 +33,9 @@ impl SocketActor {
             return Some(event);
         }
         let sent = match event {
-            LinkEvent::Text(text) => self.link.try_send(Lane::Rpc, OutgoingText::new(text)),
+            LinkEvent::Text(text) => self
+                .link
+                .try_send(Lane::Rpc, OutgoingText::new(text.into_bytes())),
             LinkEvent::Binary(payload) => {
                 let payload = payload.unwrap_or_default();
                 self.link.try_send_binary(Lane::Rpc, payload)

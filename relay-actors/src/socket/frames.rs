@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix::Context;
 use bytes::Bytes;
+use bytestring::ByteString;
 use relay_model::credentials::Scope;
 use relay_model::limits::{ENVELOPE_HEADROOM, Limits, TRACED_METHOD_BYTES};
 use relay_model::store::DeviceType;
@@ -55,15 +56,11 @@ fn received(frame: &ClientFrame<'_>) -> (Tally, Tally) {
 
 impl SocketActor {
     /// Handles a text frame that the rate limit admitted.
-    pub(super) fn on_text(&mut self, source: Bytes, now: Instant, ctx: &mut Context<Self>) {
+    pub(super) fn on_text(&mut self, source: ByteString, now: Instant, ctx: &mut Context<Self>) {
         if self.link.is_closing() {
             return;
         }
-        let Ok(text) = std::str::from_utf8(&source) else {
-            // The reader has checked it.
-            return;
-        };
-        match ClientFrame::read(text) {
+        match ClientFrame::read(&source) {
             Ok(frame) => self.on_frame(frame, &source, now, ctx),
             Err(error) => {
                 let tallies = self.tallies();
@@ -92,7 +89,7 @@ impl SocketActor {
     fn on_frame(
         &mut self,
         frame: ClientFrame<'_>,
-        source: &Bytes,
+        source: &ByteString,
         now: Instant,
         ctx: &mut Context<Self>,
     ) {
@@ -145,15 +142,15 @@ impl SocketActor {
             }
             ClientFrame::Request(request) => {
                 self.touch_session(now);
-                self.on_request(&request, source, device_type, now);
+                self.on_request(&request, source.as_bytes(), device_type, now);
             }
             ClientFrame::Response(response) => {
                 self.touch_session(now);
-                self.on_response(&response, source, device_type, now);
+                self.on_response(&response, source.as_bytes(), device_type, now);
             }
             ClientFrame::Event(event) => {
                 if !self.event_waits(source) {
-                    self.handle_event(&event, source, device_type, ctx);
+                    self.handle_event(&event, source.as_bytes(), device_type, ctx);
                 }
             }
             ClientFrame::Renew(renew) => self.renew(&renew, ctx),
@@ -162,7 +159,7 @@ impl SocketActor {
     }
 
     /// Counts a frame that was read, by its type (OP-6).
-    fn count_received(&self, (frames, bytes): (Tally, Tally), source: &Bytes) {
+    fn count_received(&self, (frames, bytes): (Tally, Tally), source: &ByteString) {
         self.tallies().count(frames);
         self.tallies().add(bytes, source.len() as u64);
     }

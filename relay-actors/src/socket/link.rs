@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use relay_model::limits::Limits;
 use relay_model::websocket::close;
 use relay_model::websocket::header::OpCode;
@@ -38,7 +39,7 @@ thread_local! {
 #[derive(Debug)]
 pub enum LinkEvent {
     /// A complete text message.
-    Text(Bytes),
+    Text(ByteString),
     /// A complete binary message; without its payload unless the link keeps it.
     Binary(Option<Bytes>),
     /// A ping, which the link has answered.

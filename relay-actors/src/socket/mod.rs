@@ -311,7 +311,7 @@ impl SocketActor {
                 let code = ErrorCode::UnsupportedFrame;
                 self.reply_error(code, code.meaning(), None);
             }
-            LinkEvent::Binary(_) => self.on_dropped(&[], now),
+            LinkEvent::Binary(_) => self.on_dropped("", now),
             LinkEvent::Ping => {
                 self.tallies().count(Tally::ReceivedControl);
                 self.watchdog.frame(now);
@@ -328,7 +328,7 @@ impl SocketActor {
 
     /// Answers a dropped message if it is a request that says how to. Each dropped message takes a
     /// token of the answers; without one nothing is read of it (TR-6).
-    fn on_dropped(&mut self, text: &[u8], now: Instant) {
+    fn on_dropped(&mut self, text: &str, now: Instant) {
         let (limits, tallies) = (self.link.limits(), self.tallies());
         tallies.count(Tally::RateLimited);
         tallies.count(Tally::ReceivedRateLimited);
@@ -336,10 +336,7 @@ impl SocketActor {
         if !self.rate.answers.take(now, limits) || self.registered().is_none() {
             return;
         }
-        let id = std::str::from_utf8(text)
-            .ok()
-            .and_then(inbound::dropped_request_id);
-        if let Some(id) = id {
+        if let Some(id) = inbound::dropped_request_id(text) {
             let failure = RpcFailure::undelivered(RpcErrorCode::RateLimited);
             self.core().metrics.rpc_failed(failure.code);
             self.tallies().count(Tally::RpcRefused);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use actix::Addr;
-use bytes::Bytes;
+use bytestring::ByteString;
 use relay_model::ids::{ConnectionGeneration, DeviceId, SessionId};
 use relay_model::limits::Limits;
 use relay_model::store::DeviceType;
@@ -79,13 +79,13 @@ impl Touches {
 /// Frames that wait, in order, for the reply of a registration (REG-1).
 #[derive(Default)]
 pub(super) struct WaitingFrames {
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<ByteString>,
     bytes: usize,
 }
 
 impl WaitingFrames {
     /// Adds a frame; false if there is no room for it.
-    pub(super) fn push(&mut self, frame: Bytes, limits: &Limits) -> bool {
+    pub(super) fn push(&mut self, frame: ByteString, limits: &Limits) -> bool {
         let bytes = self.bytes + frame.len();
         if self.frames.len() >= limits.waiting_frames || bytes > limits.waiting_bytes {
             return false;
@@ -95,7 +95,7 @@ impl WaitingFrames {
         true
     }
 
-    pub(super) fn into_frames(self) -> VecDeque<Bytes> {
+    pub(super) fn into_frames(self) -> VecDeque<ByteString> {
         self.frames
     }
 }
@@ -112,14 +112,14 @@ mod tests {
         let limits = Limits::default();
         let mut waiting = WaitingFrames::default();
         for _ in 0..16 {
-            assert!(waiting.push(Bytes::from_static(b"{}"), &limits));
+            assert!(waiting.push(ByteString::from_static("{}"), &limits));
         }
-        assert!(!waiting.push(Bytes::from_static(b"{}"), &limits));
+        assert!(!waiting.push(ByteString::from_static("{}"), &limits));
         assert_eq!(waiting.into_frames().len(), 16);
 
         let mut waiting = WaitingFrames::default();
-        assert!(waiting.push(vec![0; 64 * 1024].into(), &limits));
-        assert!(!waiting.push(vec![0; 1].into(), &limits));
+        assert!(waiting.push("x".repeat(64 * 1024).into(), &limits));
+        assert!(!waiting.push("x".into(), &limits));
     }
 
     /// SES-1: touches are reported at most every 60 s, and the last one is never lost.

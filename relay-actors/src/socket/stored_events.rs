@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
-use bytes::Bytes;
+use bytestring::ByteString;
 use relay_model::store::{DeviceChange, DeviceRow, StoreError};
 use relay_model::wire::OutgoingText;
 use relay_model::wire::codes::ErrorCode;
@@ -19,12 +19,12 @@ use super::stage::Stage;
 #[derive(Default)]
 pub(super) struct WaitingEvents {
     storing: bool,
-    waiting: VecDeque<(Bytes, InboundPermit)>,
+    waiting: VecDeque<(ByteString, InboundPermit)>,
 }
 
 impl SocketActor {
     /// Lets an event wait if one before it does; false if it may be handled at once.
-    pub(super) fn event_waits(&mut self, source: &Bytes) -> bool {
+    pub(super) fn event_waits(&mut self, source: &ByteString) -> bool {
         let limit = self.limits().waiting_events;
         let Some(events) = &mut self.waiting_events else {
             return false;
@@ -102,9 +102,8 @@ impl SocketActor {
             };
             drop(permit);
             // It was read as an event before it was made to wait.
-            let text = std::str::from_utf8(&source).unwrap_or_default();
-            if let Ok(ClientFrame::Event(event)) = ClientFrame::read(text) {
-                self.handle_event(&event, &source, device_type, ctx);
+            if let Ok(ClientFrame::Event(event)) = ClientFrame::read(&source) {
+                self.handle_event(&event, source.as_bytes(), device_type, ctx);
             }
         }
     }

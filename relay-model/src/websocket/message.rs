@@ -104,11 +104,10 @@ impl UnfinishedMessage {
     pub(super) fn finish(self) -> Result<Incoming, ProtocolError> {
         // Boxing gives back what the buffer has to spare, and needs no further allocation to share.
         match self.kind {
-            Kind::Text(progress) => {
-                progress
-                    .finish(&self.buffer)
-                    .map_err(|_| ProtocolError::InvalidUtf8)?;
-                Ok(Incoming::Text(self.buffer.into_boxed_slice().into()))
+            Kind::Text(_) => {
+                let text = String::from_utf8(self.buffer);
+                let text = text.map_err(|_| ProtocolError::InvalidUtf8)?;
+                Ok(Incoming::Text(text.into_boxed_str().into()))
             }
             Kind::Binary => Ok(Incoming::Binary(Some(
                 self.buffer.into_boxed_slice().into(),

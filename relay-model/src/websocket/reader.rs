@@ -3,13 +3,13 @@
 //! payload is kept (TR-3, TR-4).
 
 use bytes::Bytes;
+use bytestring::ByteString;
 
 pub use super::close::CloseFrame;
 pub use super::error::ProtocolError;
 use super::header::{FrameHeader, MAX_CLIENT_HEADER, OpCode};
 use super::mask::{append_unmasked, key_after};
 use super::message::{MessageLength, UnfinishedMessage};
-use super::utf8;
 
 /// The payload of a ping: at most [`super::MAX_CONTROL_PAYLOAD`] bytes.
 pub type ControlPayload = Bytes;
@@ -17,8 +17,8 @@ pub type ControlPayload = Bytes;
 /// One whole thing that a peer sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// A text message: valid UTF-8 in a buffer of its own and of exactly its size.
-    Text(Bytes),
+    /// A text message, in a buffer of its own and of exactly its size.
+    Text(ByteString),
     /// A binary message; its payload only from a reader that is [`Reader::keeping_binary`].
     Binary(Option<Bytes>),
     /// A ping, to be answered with its payload.
@@ -233,24 +233,23 @@ impl Reader {
     ) -> Result<Option<Incoming>, ProtocolError> {
         let unmask = || {
             let mut payload = Vec::with_capacity(masked.len());
-            let ascii = append_unmasked(&mut payload, masked, header.mask);
-            (payload, ascii)
+            append_unmasked(&mut payload, masked, header.mask);
+            payload
         };
         let incoming = match header.opcode {
             OpCode::Text | OpCode::Binary if header.fin && self.discarding => {
                 Incoming::Binary(None)
             }
             OpCode::Text if header.fin => {
-                let (text, ascii) = unmask();
-                utf8::check(&text, ascii).map_err(|_| ProtocolError::InvalidUtf8)?;
-                Incoming::Text(text.into())
+                let text = String::from_utf8(unmask());
+                Incoming::Text(text.map_err(|_| ProtocolError::InvalidUtf8)?.into())
             }
             OpCode::Binary if header.fin => {
-                Incoming::Binary(self.keep_binary.then(|| unmask().0.into()))
+                Incoming::Binary(self.keep_binary.then(|| unmask().into()))
             }
-            OpCode::Ping => Incoming::Ping(unmask().0.into()),
+            OpCode::Ping => Incoming::Ping(unmask().into()),
             OpCode::Pong => Incoming::Pong,
-            OpCode::Close => Incoming::Close(CloseFrame::parse(&unmask().0)?),
+            OpCode::Close => Incoming::Close(CloseFrame::parse(&unmask())?),
             OpCode::Text | OpCode::Binary | OpCode::Continuation => return Ok(None),
         };
         Ok(Some(incoming))

@@ -1,7 +1,6 @@
-//! UTF-8 validation of a text that arrives in parts, failing as soon as no further byte could make it
-//! valid (TR-4).
+//! Whether a text that arrives in parts may still become UTF-8 (TR-4). Whether it is, its whole tells.
 
-/// The text is not UTF-8, or can no longer become it.
+/// The text can no longer become UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the text is not UTF-8")]
 pub struct InvalidUtf8;
@@ -33,32 +32,6 @@ impl Utf8Progress {
         }
         Ok(())
     }
-
-    /// Checks that `text` ends with a whole character.
-    ///
-    /// # Errors
-    /// When it ends inside one.
-    #[inline]
-    pub fn finish(&self, text: &[u8]) -> Result<(), InvalidUtf8> {
-        if self.checked == text.len() {
-            Ok(())
-        } else {
-            Err(InvalidUtf8)
-        }
-    }
-}
-
-/// Checks a whole text; `ascii` as for [`Utf8Progress::advance`].
-///
-/// # Errors
-/// When `text` is not valid.
-#[inline]
-pub fn check(text: &[u8], ascii: bool) -> Result<(), InvalidUtf8> {
-    if ascii || str::from_utf8(text).is_ok() {
-        Ok(())
-    } else {
-        Err(InvalidUtf8)
-    }
 }
 
 #[cfg(test)]
@@ -78,7 +51,7 @@ mod tests {
                 return Some(end);
             }
         }
-        progress.finish(text).is_err().then_some(text.len() + 1)
+        str::from_utf8(text).is_err().then_some(text.len() + 1)
     }
 
     /// TR-4: a sequence is refused at the first byte that spoils it.
@@ -131,7 +104,8 @@ mod tests {
     }
 
     proptest! {
-        /// TR-4: the verdict is the standard library's, whatever the parts.
+        /// TR-4: whatever the parts, a text is refused if the standard library refuses it, but for a
+        /// character that is not whole at its end.
         #[test]
         fn parts_are_judged_like_the_whole(
             characters in proptest::collection::vec(any::<char>(), 0..40),
@@ -155,9 +129,8 @@ mod tests {
                 verdict = verdict.and_then(|()| progress.advance(&text[..end], before, ascii));
                 before = end;
             }
-            let verdict = verdict.and_then(|()| progress.finish(&text));
-            prop_assert_eq!(verdict.is_ok(), str::from_utf8(&text).is_ok());
-            prop_assert_eq!(check(&text, text.is_ascii()), verdict);
+            let spoilt = str::from_utf8(&text).is_err_and(|error| error.error_len().is_some());
+            prop_assert_eq!(verdict.is_err(), spoilt);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Properties of the reader: whatever a client sends and however it is cut, the result is what was
 //! sent, and memory follows what was received.
 
-use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -74,7 +73,7 @@ impl Sent {
     /// Appends its frames to `stream`, and to `expected` what they are to give.
     fn write(&self, stream: &mut Vec<u8>, expected: &mut Vec<Incoming>) {
         let (first, payload) = match &self.incoming {
-            Incoming::Text(payload) => (OpCode::Text, payload),
+            Incoming::Text(payload) => (OpCode::Text, payload.as_bytes()),
             Incoming::Binary(Some(payload)) => (OpCode::Binary, payload),
             control => {
                 write_control(control, self.keys[0], stream);
@@ -217,7 +216,7 @@ proptest! {
         let (read, error, _) = read(Reader::new(limit), &stream, &sizes);
         if total <= limit {
             let whole = if text {
-                Incoming::Text(Bytes::from(vec![b'a'; total]))
+                Incoming::Text("a".repeat(total).into())
             } else {
                 Incoming::Binary(None)
             };

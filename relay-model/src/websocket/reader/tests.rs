@@ -266,16 +266,17 @@ fn text_has_to_be_utf8() {
 /// TR-4: a character may lie across fragments, frames and reads.
 #[test]
 fn characters_may_be_split() {
-    let payload = "a\u{20ac}\u{1f600}".as_bytes();
-    for cut in 0..=payload.len() {
+    let payload = "a\u{20ac}\u{1f600}";
+    let bytes = payload.as_bytes();
+    for cut in 0..=bytes.len() {
         let stream = [
-            fragment(false, OpCode::Text, &payload[..cut]),
+            fragment(false, OpCode::Text, &bytes[..cut]),
             fragment(true, OpCode::Ping, b""),
-            fragment(true, OpCode::Continuation, &payload[cut..]),
+            fragment(true, OpCode::Continuation, &bytes[cut..]),
         ]
         .concat();
         let read = read_all(&mut Reader::new(LIMIT), &stream);
-        let expected = Incoming::Text(Bytes::copy_from_slice(payload));
+        let expected = Incoming::Text(payload.into());
         assert_eq!(read, [Incoming::Ping(Bytes::new()), expected]);
     }
 }
@@ -401,7 +402,10 @@ fn messages_own_exactly_their_bytes() {
             panic!("a text was sent");
         };
         assert!(!frame.as_ptr_range().contains(&text.as_ptr()));
-        let own = text.try_into_mut().expect("nobody else holds it");
+        let own = text
+            .into_bytes()
+            .try_into_mut()
+            .expect("nobody else holds it");
         assert_eq!((own.len(), own.capacity()), (payload.len(), payload.len()));
     }
 }
