@@ -1,6 +1,8 @@
 //! Who does what in the device relay: one folder an actor, typed messages between them, and pure
 //! state in modules of its own.
 
+#[cfg(test)]
+mod an_instant;
 mod api_keys;
 pub mod credentials;
 mod device_changes;

@@ -46,14 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
-    }
+    use crate::an_instant::start;
 
     /// DR-3: no span at all closes all at once; nobody to close is done at once.
     #[test]

@@ -80,14 +80,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
-    }
+    use crate::an_instant::start;
 
     fn pair(desktop: u128) -> Pair {
         let (account, desktop) = (Uuid::from_u128(1), Uuid::from_u128(desktop));

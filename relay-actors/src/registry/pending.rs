@@ -241,14 +241,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
-    }
+    use crate::an_instant::start;
 
     fn phone(number: u128) -> DeviceId {
         DeviceId::from_uuid(Uuid::from_u128(number))

@@ -126,17 +126,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::an_instant::start;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const MOMENT: Duration = Duration::from_nanos(1);
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
-    }
 
     fn owner(account: u128, device: u128) -> Owner {
         let (account, device) = (Uuid::from_u128(account), Uuid::from_u128(device));

@@ -80,17 +80,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::an_instant::start;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_unix_micros(seconds * 1_000_000)
-    }
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
     }
 
     /// SES-6: a token holds until its `exp` and the leeway, a key until its expiry.

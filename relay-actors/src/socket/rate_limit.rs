@@ -47,14 +47,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
-    fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
-    }
+    use crate::an_instant::start;
 
     /// TR-6: 300 at once, then 150 a second, refilled continuously.
     #[test]

@@ -105,6 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::an_instant::start;
 
     /// REG-1: 16 frames and 64 KiB may wait.
     #[test]
@@ -124,15 +125,8 @@ mod tests {
 
     /// SES-1: touches are reported at most every 60 s, and the last one is never lost.
     #[test]
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
     fn touches_are_reported_now_and_then() {
-        let (start, limits) = (
-            Instant::from_std(std::time::Instant::now()),
-            Limits::default(),
-        );
+        let (start, limits) = (start(), Limits::default());
         let mut touches = Touches::default();
         let mut reports = Vec::new();
         for second in 1..=150 {

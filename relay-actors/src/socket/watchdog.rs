@@ -121,6 +121,7 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::an_instant::start;
 
     struct Run {
         start: Instant,
@@ -129,15 +130,8 @@ mod tests {
     }
 
     impl Run {
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "an arbitrary start; no clock is read again"
-        )]
         fn new() -> Self {
-            let (start, limits) = (
-                Instant::from_std(std::time::Instant::now()),
-                Limits::default(),
-            );
+            let (start, limits) = (start(), Limits::default());
             let watchdog = Watchdog::new(start, &limits);
             Self {
                 start,

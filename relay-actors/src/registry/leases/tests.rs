@@ -8,14 +8,7 @@ use relay_model::limits::{Limits, TIMELINE_INTEREST_TTL};
 use uuid::Uuid;
 
 use super::*;
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "an arbitrary start; no clock is read again"
-)]
-fn start() -> Instant {
-    Instant::from_std(std::time::Instant::now())
-}
+use crate::an_instant::start;
 
 fn phone(number: u8) -> DeviceId {
     DeviceId::from_uuid(Uuid::from_u128(number.into()))

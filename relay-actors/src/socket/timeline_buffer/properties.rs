@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use relay_model::timeline::BaseSession;
 
 use super::*;
+use crate::an_instant::start;
 
 type Check = Result<(), TestCaseError>;
 /// A version after the desktop generation in which it was offered.
@@ -299,17 +300,13 @@ struct World {
 }
 
 impl World {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
     fn new(kind: u64) -> Self {
         let limits = limits(kind);
         Self {
             buffer: TimelineBuffer::new(Arc::new(limits.clone())),
             limits,
             oracle: Oracle::default(),
-            start: Instant::from_std(std::time::Instant::now()),
+            start: start(),
             now: 0,
             leased: true,
             all: Vec::new(),

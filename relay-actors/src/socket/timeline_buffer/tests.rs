@@ -4,6 +4,7 @@ use relay_model::limits::{KIB, MIB};
 use relay_model::timeline::BaseSession;
 
 use super::*;
+use crate::an_instant::start;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Text {
@@ -31,13 +32,9 @@ struct Phone {
 const SMALL: usize = 1_000;
 
 impl Phone {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an arbitrary start; no clock is read again"
-    )]
     fn with(limits: Limits) -> Self {
         Self {
-            start: Instant::from_std(std::time::Instant::now()),
+            start: start(),
             now: 0,
             buffer: TimelineBuffer::new(Arc::new(limits)),
         }
