@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, AsyncContext, Handler, ResponseFuture};
+use actix::{Actor, Addr, AsyncContext, Handler, MailboxError, ResponseFuture};
 use actix_rt::ArbiterHandle;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use relay_model::ids::{AccountId, ConnectionGeneration, DeviceId};
 use relay_model::store::{DeviceStatus, DeviceType};
+use relay_model::wire::OutgoingText;
 use relay_model::wire::outbound::{DeviceStatusEvent, DeviceStatusWord};
 
 use super::account::{Pair, Route};
@@ -18,6 +21,10 @@ use crate::registry::{DesktopAttached, DesktopReconnecting, PhoneAttached, Regis
 use crate::sessions::OpenSession;
 use crate::socket::messages::CloseReason;
 use crate::socket::registration::Target;
+
+/// Comes once a registry has taken a route, with the states of the pair's leases for a desktop; fails if the
+/// registry did first.
+type Taken = LocalBoxFuture<'static, Result<Vec<OutgoingText>, MailboxError>>;
 
 impl DirectoryActor {
     /// The status of a phone's target (PR-5). An unknown desktop is offline, at the generation that
@@ -51,7 +58,7 @@ impl DirectoryActor {
     }
 
     /// The registry of a pair, started if there is none. A new one learns of every phone's route, and of
-    /// its desktop if that is expected back.
+    /// its desktop if that is expected.
     fn pair(
         &mut self,
         account_id: AccountId,
@@ -85,8 +92,8 @@ impl DirectoryActor {
                 },
             );
         }
-        let desktop_status = account.device(desktop).map(|device| device.status);
-        if desktop_status == Some(DeviceStatus::Reconnecting) {
+        if account.device(desktop).is_some() {
+            // Within its grace, or on its way out as its former registry failed; or it attaches just now.
             post(&registry, DesktopReconnecting);
         }
         account.pairs.reserve_exact(1);
@@ -140,10 +147,7 @@ impl DirectoryActor {
         attach: &Attach,
         generation: ConnectionGeneration,
         directory: Addr<Self>,
-    ) -> (
-        Addr<RegistryActor>,
-        actix::dev::Request<RegistryActor, DesktopAttached>,
-    ) {
+    ) -> (Addr<RegistryActor>, Taken) {
         let (account, device) = (attach.account, attach.device);
         let registry = self.pair(account, device, &attach.arbiter, directory);
         // Sent now, so that the registry knows of the route before anything that follows.
@@ -152,35 +156,38 @@ impl DirectoryActor {
         self.tell_status(account, device, DeviceStatusWord::Online, None, generation);
         let pair = (account, device);
         post(&self.push, DesktopRegistered { pair, generation });
-        (registry, leases)
+        (registry, Box::pin(leases))
     }
 
     fn attach_phone(
         &mut self,
         attach: &Attach,
         directory: Addr<Self>,
-    ) -> Option<Addr<RegistryActor>> {
-        let target = attach.target;
-        let registry = target.map(|target| {
+    ) -> Option<(Addr<RegistryActor>, Taken)> {
+        let attached = |targets_this| PhoneAttached {
+            phone: attach.device,
+            route: attach.socket.clone(),
+            targets_this,
+        };
+        let target = attach.target.map(|target| {
             let registry = self.pair(attach.account, target.desktop, &attach.arbiter, directory);
             self.expect_target(attach.account, target, attach.facts_read, &registry);
-            registry
+            let taken = registry.send(attached(true));
+            (registry, taken)
         });
         // Every pair of the account: the phone may still wait for answers of a former target.
         let account = self.accounts.entry(attach.account).or_default();
         for pair in &account.pairs {
-            let targets_this = target.is_some_and(|target| target.desktop == pair.desktop);
-            let (phone, route) = (attach.device, attach.socket.clone());
-            post(
-                &pair.registry,
-                PhoneAttached {
-                    phone,
-                    route,
-                    targets_this,
-                },
-            );
+            if target
+                .as_ref()
+                .is_none_or(|(registry, _)| *registry != pair.registry)
+            {
+                post(&pair.registry, attached(false));
+            }
         }
-        registry
+        let (registry, taken) = target?;
+        let no_leases = taken.map(|taken| taken.map(|()| Vec::new()));
+        Some((registry, Box::pin(no_leases)))
     }
 }
 
@@ -230,12 +237,9 @@ impl Handler<Attach> for DirectoryActor {
         if let Some(replaced) = replaced.filter(|old| old.socket.connection != connection) {
             self.dismiss(&replaced.socket, CloseReason::Replaced);
         }
-        let (pair, leases) = match attach.device_type {
-            DeviceType::Desktop => {
-                let (pair, leases) = self.attach_desktop(&attach, generation, ctx.address());
-                (Some(pair), Some(leases))
-            }
-            DeviceType::Mobile => (self.attach_phone(&attach, ctx.address()), None),
+        let attached = match attach.device_type {
+            DeviceType::Desktop => Some(self.attach_desktop(&attach, generation, ctx.address())),
+            DeviceType::Mobile => self.attach_phone(&attach, ctx.address()),
         };
         self.record((account_id, device), generation, DeviceStatus::Online, None);
         let target_status = attach
@@ -251,13 +255,16 @@ impl Handler<Attach> for DirectoryActor {
         let generation = (attach.device_type == DeviceType::Desktop).then_some(generation);
         Box::pin(async move {
             let session = session.await.map_err(|_| NotAttached::NoSession)?;
-            let leases = match leases {
-                Some(leases) => leases.await.unwrap_or_else(|_| {
-                    // The registry failed before it knew of this desktop, so it closes others only.
-                    attach.socket.close(CloseReason::PairLost);
-                    Vec::new()
-                }),
-                None => Vec::new(),
+            let (pair, leases) = match attached {
+                Some((pair, taken)) => {
+                    let leases = taken.await.unwrap_or_else(|_| {
+                        // The registry failed before it knew of this route, so it closes others only.
+                        attach.socket.close(CloseReason::PairLost);
+                        Vec::new()
+                    });
+                    (Some(pair), leases)
+                }
+                None => (None, Vec::new()),
             };
             Ok(Attached {
                 pair,

@@ -11,6 +11,7 @@ mod hiding;
 mod logout;
 mod nothing_left;
 mod operators;
+mod pair_faults;
 mod presence;
 mod push;
 mod registration;
