@@ -44,3 +44,11 @@ fn a_seed_determines_its_trace() {
         assert_ne!(here, digest(seed + 100), "seed {seed}");
     }
 }
+
+/// A reset loses what is on its way: in these runs a snapshot and an interest that nobody is to hear of.
+#[test]
+fn what_a_reset_loses_is_not_asked_for() {
+    for seed in [700_202, 702_978] {
+        assert_eq!(simulator::run(seed, STEPS).violations(), [], "seed {seed}");
+    }
+}

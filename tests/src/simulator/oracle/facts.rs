@@ -36,6 +36,7 @@ pub(super) struct Registered {
 pub(super) struct Connection {
     pub(super) device: DeviceNo,
     pub(super) opened_at: Duration,
+    pub(super) last_sent: Option<Duration>,
     pub(super) checking: Option<Checking>,
     pub(super) registered: Option<Registered>,
     pub(super) target: Option<DeviceNo>,
@@ -75,6 +76,7 @@ impl Connection {
         Self {
             device,
             opened_at: at,
+            last_sent: None,
             checking: None,
             registered: None,
             target: None,
@@ -110,6 +112,11 @@ impl Connection {
             .as_ref()
             .map(|checking| checking.at)
             .or(answered)
+    }
+
+    /// It was reset in the step in which it last said something: the relay may not have read that.
+    pub(super) fn is_cut_short(&self, quiet_at: Duration) -> bool {
+        self.left == Some(Leaving::Reset) && self.last_sent > Some(quiet_at)
     }
 
     /// Open, reading, and nothing is held back from it (REG-7): what is sent to it is heard at once.

@@ -213,6 +213,7 @@ impl Oracle<'_> {
     }
 
     fn sent(&mut self, number: ConnectionNo, said: &Said) {
+        self.facts.connection_mut(number).last_sent = Some(self.facts.now);
         match said {
             Said::Register { target, resume } => {
                 let checking = facts::Checking {

@@ -88,6 +88,11 @@ impl Lease {
     /// It may be another one from now on, and nothing that waited be waiting still.
     fn blur(&mut self) {
         self.blurred = true;
+        self.forgive();
+    }
+
+    /// What its desktop published last may not have reached the relay.
+    fn forgive(&mut self) {
         self.newest.clear();
         self.owed_since = None;
     }
@@ -230,8 +235,15 @@ impl Leases {
 
     /// A connection is over, and so are its leases.
     pub(super) fn ended(&mut self, facts: &Facts<'_>, number: ConnectionNo) {
-        let attentive = facts.connection(number).attentive;
-        self.end_all(facts, number, attentive);
+        let connection = facts.connection(number);
+        let cut_short = connection.is_cut_short(facts.quiet_at);
+        self.end_all(facts, number, connection.attentive && !cut_short);
+        if cut_short {
+            self.all
+                .iter_mut()
+                .filter(|lease| lease.desktop == connection.device && lease.ended.is_none())
+                .for_each(Lease::forgive);
+        }
     }
 
     fn end_all(&mut self, facts: &Facts<'_>, number: ConnectionNo, certain: bool) {
