@@ -200,8 +200,8 @@ impl Relay {
         });
         let outcomes = OutcomesActor::new(Arc::clone(&core.environment)).start();
         let sessions = SessionActor::new(Arc::clone(&core)).start();
-        // The directory knows the store and presence, and they know it, so that they are made inside its
-        // birth.
+        // The directory knows the store and presence, and they know it: its address is there before it
+        // starts, so that they can be started with it.
         let directory = Context::<DirectoryActor>::new();
         let address = actix::AsyncContext::address(&directory);
         let store = StoreActor::new(Arc::clone(&core), store, address.clone()).start();

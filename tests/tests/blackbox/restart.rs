@@ -3,6 +3,14 @@
 use relay_tests::blackbox::{Account, Device, Relay, Site, Socket, failure, pending};
 use serde_json::json;
 
+/// Relays that are taken for lost soon after their last word.
+const SHORT_LEASES: [(&str, &str); 4] = [
+    ("presence.instance_renewal", "100ms"),
+    ("presence.instance_lease", "1s"),
+    ("presence.sweep_interval", "100ms"),
+    ("presence.startup_grace", "0ms"),
+];
+
 /// A relay that stops, be it gently or not, with one desktop connected, and its successor.
 async fn successor(settings: &[(&str, &str)], gentle: bool) -> (Relay, Device, Device) {
     let relay = Site::new(settings).start().await;
@@ -89,13 +97,7 @@ async fn a_desktop_that_was_gone_before_is_not_expected() {
 /// are left alone.
 #[tokio::test]
 async fn rows_of_a_dead_relay_are_corrected() {
-    let short = [
-        ("presence.instance_renewal", "100ms"),
-        ("presence.instance_lease", "1s"),
-        ("presence.sweep_interval", "100ms"),
-        ("presence.startup_grace", "0ms"),
-    ];
-    let site = Site::new(&short);
+    let site = Site::new(&SHORT_LEASES);
     let doomed = site.start().await;
     let living = site.start().await;
     let account = Account::new();
@@ -127,13 +129,7 @@ async fn rows_of_a_dead_relay_are_corrected() {
 /// rows of its devices right when it goes on; their connections have not noticed.
 #[tokio::test]
 async fn a_relay_that_stood_still_puts_its_rows_right() {
-    let short = [
-        ("presence.instance_renewal", "100ms"),
-        ("presence.instance_lease", "1s"),
-        ("presence.sweep_interval", "100ms"),
-        ("presence.startup_grace", "0ms"),
-    ];
-    let site = Site::new(&short);
+    let site = Site::new(&SHORT_LEASES);
     let still = site.start().await;
     let other = site.start().await;
     let mut desktop = still.desktop(&Account::new()).await;

@@ -1,37 +1,34 @@
 //! What the relay holds: records, leases, bytes, and what is left when all are gone.
 
-use relay_actors::RelayState;
 use relay_actors::socket::SocketState;
 use relay_actors::socket::lanes::LaneLoad;
+use relay_actors::{PairState, RelayState};
 use relay_tests::simulator::oracle::Invariant;
 use relay_tests::simulator::trace::{Entry, What};
 
 use super::{always, good_run, is_caught, mostly, tamper};
 
+/// Changes what a pair says that it holds, of some places that have one; mostly this is seen.
+fn change_pairs(as_this: Invariant, change: impl Fn(&mut PairState)) {
+    let is_pair = |what: &What| matches!(what, What::Pair(_, Some(_)));
+    let change = |trace: &mut Vec<Entry>, place: usize| {
+        if let What::Pair(_, Some(state)) = &mut trace[place].what {
+            change(state);
+        }
+    };
+    mostly(tamper(&good_run(), as_this, is_pair, change));
+}
+
 /// RPC-6: a record that is kept too long is seen.
 #[test]
 fn a_record_too_many_is_seen() {
-    let run = good_run();
-    let is_pair = |what: &What| matches!(what, What::Pair(_, Some(_)));
-    let keep = |trace: &mut Vec<Entry>, place: usize| {
-        if let What::Pair(_, Some(state)) = &mut trace[place].what {
-            state.pending += 1;
-        }
-    };
-    mostly(tamper(&run, Invariant::EndsOnce, is_pair, keep));
+    change_pairs(Invariant::EndsOnce, |pair| pair.pending += 1);
 }
 
 /// TL-3: a lease that a pair keeps too long is seen.
 #[test]
 fn a_lease_too_many_is_seen() {
-    let run = good_run();
-    let is_pair = |what: &What| matches!(what, What::Pair(_, Some(_)));
-    let keep = |trace: &mut Vec<Entry>, place: usize| {
-        if let What::Pair(_, Some(state)) = &mut trace[place].what {
-            state.leases += 1;
-        }
-    };
-    mostly(tamper(&run, Invariant::NothingLeft, is_pair, keep));
+    change_pairs(Invariant::NothingLeft, |pair| pair.leases += 1);
 }
 
 /// Invariant 7: what is held beyond a budget is seen.
